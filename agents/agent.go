@@ -1,0 +1,81 @@
+// Package agents holds what a person saved under a name: harness, scopes, bindings, network rules, limits,
+// display. One TOML file each, in ~/.config/handler/agents (K.3).
+package agents
+
+// An Agent is one file, decoded and checked by Parse. A harness's own name is an agent too: Builtin makes it.
+type Agent struct {
+	Name        string `toml:"-"` // the file's name without .toml
+	Harness     string `toml:"harness"`
+	Description string `toml:"description"`
+	Toolbox     string `toml:"toolbox"` // "" for the default one (A.8)
+	Display     bool   `toml:"display"` // "Show windows on my screen and paste images"
+
+	Scopes   []Scope            `toml:"scopes"`   // none: the folder the run is started in, rw
+	Bindings map[string]Binding `toml:"bindings"` // nil: every addon whose manifest says default
+	MCP      []MCPServer        `toml:"mcp"`      // http and sse servers of the person's own (B.3)
+
+	Network   Network             `toml:"network"`
+	Limits    Limits              `toml:"limits"`
+	Policy    Policy              `toml:"policy"`
+	Secrets   map[string]Secret   `toml:"secrets"`   // what the harness's upstreams name
+	Upstreams map[string]Upstream `toml:"upstreams"` // changes to the harness's upstreams
+	Env       map[string]string   `toml:"env"`
+
+	File string `toml:"-"` // where it was read from; "" for a built-in one
+}
+
+// A Scope is a host folder the agent may see, at the same absolute path inside.
+type Scope struct {
+	Path string `toml:"path"` // absolute or beginning with "~/"
+	Mode string `toml:"mode"` // "ro" or "rw"; "rw" if empty
+}
+
+// A Binding is an addon attached to an agent.
+type Binding struct {
+	Settings        map[string]string `toml:"settings"`
+	Secrets         map[string]Secret `toml:"secrets"`
+	ChromiumSandbox string            `toml:"chromium_sandbox"` // "on" (also if empty) or "off" (A.7)
+}
+
+// A Secret says where a value comes from: for now a file of mode 0600 that the person owns.
+type Secret struct {
+	File string `toml:"file"`
+}
+
+// An MCPServer is an http or sse server of the person's own.
+type MCPServer struct {
+	Name    string            `toml:"name"`
+	Type    string            `toml:"type"` // "http" or "sse"
+	URL     string            `toml:"url"`
+	Headers map[string]string `toml:"headers"`
+}
+
+// Network holds the agent's rules (D.4): deny wins, and what nothing allows is refused.
+type Network struct {
+	Allow   []string `toml:"allow"`   // host, *.suffix, host:port
+	Deny    []string `toml:"deny"`    // the same forms
+	Private []string `toml:"private"` // address:port or prefix:port of private addresses
+	Presets []string `toml:"presets"` // "npm", "pypi", "github", …
+}
+
+// Limits are contract A.4, as a person writes them. An empty field is the default.
+type Limits struct {
+	Memory    string  `toml:"memory"` // "2GB", "512MiB"
+	CPUs      float64 `toml:"cpus"`
+	Processes int64   `toml:"processes"`
+	Tmp       string  `toml:"tmp"`
+	Home      string  `toml:"home"`
+	Shm       string  `toml:"shm"`
+}
+
+// Policy holds the switches of C.4.
+type Policy struct {
+	HostFS       bool   `toml:"host_fs"`       // P2, P4
+	HostTerminal bool   `toml:"host_terminal"` // P4
+	ClientMCP    string `toml:"client_mcp"`    // P6: "allow" (also if empty) or "deny"
+}
+
+// An Upstream changes one of the harness's.
+type Upstream struct {
+	URL string `toml:"url"`
+}

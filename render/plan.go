@@ -1,0 +1,104 @@
+// Package render turns agent, harness and bindings into a Plan (contract B). It is pure and deterministic: the same
+// input gives the same Plan, byte for byte (B.1). It reads no file, no environment and no clock, and it never learns
+// proxy details (B.2).
+package render
+
+import (
+	"io/fs"
+
+	"github.com/handlerd/handler/sandbox"
+)
+
+// A Plan is everything that starting a run of an agent needs, before the engine adds what only a life of it has:
+// the run directory, the sockets, the display's socket, the secrets' values and the proxy's address.
+type Plan struct {
+	Agent   string
+	Harness string
+
+	// Sandbox lacks Name, RunDir, Guest, Display, secret files, and the protected paths of A.9. Its Mounts are the
+	// scopes, unresolved: the engine checks and resolves them.
+	Sandbox sandbox.Spec
+	Display bool // the agent was saved with display = true
+
+	SessionDefaults SessionDefaults
+	SessionMCP      string // as in harness.Manifest
+	SessionsPerRun  int
+	MCPTransports   []string
+
+	Network   Network
+	Upstreams []Upstream
+	Secrets   []SecretFile
+	Policy    Policy
+	Notices   []string // said when the run starts, such as a browser whose own sandbox is off (A.7)
+}
+
+// SessionDefaults are added to session/new, load, resume and fork (P8).
+type SessionDefaults struct {
+	MCPServers []MCPServer
+}
+
+// An MCPServer is one server as ACP writes it: a stdio one has Command, Args and Env; an http or sse one has Type,
+// URL and Headers. Marshalled arrays are never null (B.2).
+type MCPServer struct {
+	Type    string // "" for stdio, "http", "sse"
+	Name    string
+	Command string
+	Args    []string
+	Env     []Pair
+	URL     string
+	Headers []Pair
+}
+
+// A Pair is ACP's {name, value}.
+type Pair struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Network is the run's rules, each with who asked for it (B.4).
+type Network struct {
+	Rules []Rule
+}
+
+// Kinds of a Rule.
+const (
+	RuleAllow   = "allow"
+	RuleDeny    = "deny"
+	RulePrivate = "private"
+)
+
+// A Rule is one line of the network rules; policy.ParseRule reads Text.
+type Rule struct {
+	Kind string
+	Text string
+	By   string // "agent web", "harness claude-code", "addon playwright", "preset npm"
+}
+
+// An Upstream is served by the run's proxy (D.9). The engine reads Secret, makes the placeholder key and puts
+// Env, with "{url}" and "{key}" replaced, into the sandbox.
+type Upstream struct {
+	Name    string
+	URL     string
+	Methods []string
+	Paths   []string
+	Header  string
+	Prefix  string
+	Extra   map[string]string
+	Secret  string // a file on the host
+	Env     map[string]string
+}
+
+// A SecretFile is read on the host at start and appears inside as a file (A.1).
+type SecretFile struct {
+	Name   string // for messages: "playwright.storage_state"
+	Source string // a file on the host, 0600
+	Path   string // inside
+	Mode   fs.FileMode
+}
+
+// Policy is what P1–P9 need to know of the agent.
+type Policy struct {
+	HostFS        bool
+	HostTerminal  bool
+	DenyClientMCP bool
+}

@@ -1,0 +1,29 @@
+//go:build seed
+
+package seed
+import (
+ _ "github.com/containers/podman/v5/pkg/bindings/containers"
+ _ "github.com/containers/podman/v5/pkg/bindings/images"
+ _ "github.com/containers/podman/v5/pkg/bindings/system"
+ _ "github.com/containers/podman/v5/pkg/bindings/volumes"
+ _ "github.com/containers/podman/v5/pkg/specgen"
+ _ "github.com/containers/common/pkg/seccomp"
+ _ "github.com/pelletier/go-toml/v2"
+ _ "github.com/spf13/cobra"
+ _ "github.com/mark3labs/mcp-go/client"
+ _ "github.com/mark3labs/mcp-go/client/transport"
+ _ "github.com/mark3labs/mcp-go/mcp"
+ _ "github.com/mark3labs/mcp-go/server"
+ _ "github.com/coreos/go-systemd/v22/activation"
+ _ "github.com/coreos/go-systemd/v22/daemon"
+ _ "github.com/rogpeppe/go-internal/testscript"
+ _ "github.com/google/go-cmp/cmp"
+ _ "go.uber.org/goleak"
+ _ "github.com/vbauerster/mpb/v8"
+ _ "github.com/vbauerster/mpb/v8/decor"
+ _ "golang.org/x/term"
+ _ "golang.org/x/sys/unix"
+ _ "golang.org/x/net/idna"
+ _ "go4.org/netipx"
+ _ "golang.org/x/tools/go/packages"
+)
