@@ -1,0 +1,152 @@
+// Package types is what travels over handlerd's API (contract K): the JSON of every request and answer, for the
+// server (handlerd/api), its Go client (handlerd/api/client) and whoever writes another one.
+package types
+
+import "time"
+
+// Paths and headers of the API. Every path answers JSON; an Error has a status of 400 or more.
+const (
+	PathVersion = "/v1/version" // GET: Version
+	PathRuns    = "/v1/runs"    // GET: []Run; POST with Upgrade: RunRequest, then raw ACP lines
+	PathImages  = "/v1/images"  // GET: []Image
+	PathBuild   = "/v1/build"   // POST: BuildRequest; answers a stream of Progress, a line each
+	PathRemove  = "/v1/remove"  // POST: BuildRequest (Kind and Name): removes an image
+	PathDoctor  = "/v1/doctor"  // GET: []Finding
+	PathStop    = "/v1/stop"    // POST: ends the daemon
+
+	// UpgradeACP is the protocol that POST /v1/runs upgrades to: newline-delimited JSON-RPC both ways.
+	UpgradeACP = "acp"
+	// HeaderRun carries the run's id in the answer to POST /v1/runs.
+	HeaderRun = "Handler-Run"
+)
+
+// Version says which daemon answers.
+type Version struct {
+	Version string    `json:"version"`
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Runs    int       `json:"runs"`
+}
+
+// A RunRequest asks for a run whose life is the connection's.
+type RunRequest struct {
+	Agent   string  `json:"agent"`
+	Cwd     string  `json:"cwd"`     // absolute; the scope of an agent that names none
+	Display bool    `json:"display"` // as the agent's own display = true
+	Wayland Wayland `json:"wayland"` // what the asking program's environment says of the display
+}
+
+// Wayland are the variables that name a Wayland socket (A.6); the daemon's own environment fills what is empty.
+type Wayland struct {
+	HandlerSocket string `json:"handlerSocket,omitempty"` // HANDLER_WAYLAND_SOCKET
+	Display       string `json:"display,omitempty"`       // WAYLAND_DISPLAY
+	RuntimeDir    string `json:"runtimeDir,omitempty"`    // XDG_RUNTIME_DIR
+}
+
+// States of a Run.
+const (
+	StateStarting = "starting"
+	StateRunning  = "running"
+	StateStopping = "stopping"
+)
+
+// A Run is one life of one sandbox.
+type Run struct {
+	ID      string    `json:"id"`
+	Agent   string    `json:"agent"`
+	Harness string    `json:"harness"`
+	State   string    `json:"state"`
+	Turn    string    `json:"turn"` // "idle" or "working"
+	Since   time.Time `json:"since"`
+	Scopes  []Scope   `json:"scopes"`
+	Browser string    `json:"browser"` // "wayland", "headless" or ""
+	Hosts   int       `json:"hosts"`   // how many allow rules there are
+	Notices []string  `json:"notices"` // what the person should know of this run
+
+	ToolCalls   int   `json:"toolCalls"`
+	Allowed     int64 `json:"allowed"` // connections the proxy let out
+	Refused     int64 `json:"refused"` // by the proxy and by the rules on messages
+	MemoryBytes int64 `json:"memoryBytes"`
+	MemoryLimit Limit `json:"memoryLimit"`
+	Processes   int   `json:"processes"`
+	ProcLimit   Limit `json:"processLimit"`
+}
+
+// A Scope is a host folder the run sees.
+type Scope struct {
+	Path string `json:"path"`
+	Mode string `json:"mode"`
+}
+
+// A Limit is a bound and who keeps it.
+type Limit struct {
+	Value    int64 `json:"value"`
+	Enforced bool  `json:"enforced"` // by the kernel
+}
+
+// A LogLine is one line of a run's log.
+type LogLine struct {
+	Time time.Time `json:"time"`
+	From string    `json:"from"` // "agent" (its standard error), "handlerd" or "policy"
+	Text string    `json:"text"`
+}
+
+// Kinds of an Image.
+const (
+	KindToolbox = "toolbox"
+	KindAddon   = "addon"
+	KindHarness = "harness"
+)
+
+// An Image is a toolbox, an addon or a harness, built or not.
+type Image struct {
+	Kind    string    `json:"kind"`
+	Name    string    `json:"name"`
+	State   string    `json:"state"` // "fresh", "stale" or "missing"
+	Reason  string    `json:"reason,omitempty"`
+	Bytes   int64     `json:"bytes,omitempty"`
+	Created time.Time `json:"created,omitzero"`
+	Remedy  string    `json:"remedy,omitempty"` // the command that makes it fresh
+}
+
+// A BuildRequest builds, checks or removes an image.
+type BuildRequest struct {
+	Kind          string   `json:"kind"`
+	Name          string   `json:"name"`
+	CheckOnly     bool     `json:"checkOnly,omitempty"`
+	NoCache       bool     `json:"noCache,omitempty"`
+	IfStale       bool     `json:"ifStale,omitempty"`       // do nothing where it is fresh
+	Packages      []string `json:"packages,omitempty"`      // toolbox: on top of the default one
+	Containerfile string   `json:"containerfile,omitempty"` // toolbox: absolute path on the host
+	Mirror        string   `json:"mirror,omitempty"`
+	CACerts       []string `json:"caCerts,omitempty"`
+	NPMRegistry   string   `json:"npmRegistry,omitempty"`
+	Base          string   `json:"base,omitempty"`
+}
+
+// A Progress is one line of the answer to a build. The last one has Done or Error.
+type Progress struct {
+	Step  string `json:"step,omitempty"`  // a step begins
+	Line  string `json:"line,omitempty"`  // output of the step
+	Bytes int64  `json:"bytes,omitempty"` // how much of Total is done
+	Total int64  `json:"total,omitempty"`
+	Took  int64  `json:"tookMillis,omitempty"` // the step ended
+	Done  string `json:"done,omitempty"`       // what now exists
+	Error *Error `json:"error,omitempty"`
+}
+
+// A Finding is one line of handler doctor.
+type Finding struct {
+	ID     string   `json:"id"`
+	Level  string   `json:"level"` // "ok", "remark" or "problem"
+	Title  string   `json:"title"`
+	Detail string   `json:"detail,omitempty"`
+	Remedy []string `json:"remedy,omitempty"`
+}
+
+// An Error is what every failed request answers, safe to show.
+type Error struct {
+	Kind    string `json:"kind"` // "failed", "usage", "refused" or "not-found"
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
