@@ -1,0 +1,57 @@
+# Handler. Two commands do all set-up on a fresh Debian or Ubuntu:
+#
+#   make demo   the main job, no account: the demo agent in a real sandbox opens a page in a real browser
+#   make test   everything: unit, conformance on real podman, end to end with real agents and a real browser
+#
+# make check is what every commit passes; make build puts the programs in bin/; make install puts them under PREFIX.
+
+SHELL := /bin/bash
+PREFIX ?= $(HOME)/.local
+VERSION ?= $(shell git describe --always --dirty --tags 2>/dev/null || echo devel)
+
+# What podman's bindings need to be built without C libraries.
+TAGS := remote,containers_image_openpgp,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper
+GOBUILD := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags "-s -w -X main.version=$(VERSION)"
+PROGRAMS := handler handlerd handler-guest handler-demo-agent
+
+.PHONY: build install check vet lint test demo bench fuzz clean _demo _test _bench
+
+build:
+	@mkdir -p bin
+	@for p in $(PROGRAMS); do $(GOBUILD) -o bin/$$p ./cmd/$$p || exit 1; done
+
+install: build
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/user
+	install -m 0755 $(addprefix bin/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
+	install -m 0644 packaging/systemd/handlerd.socket $(DESTDIR)$(PREFIX)/lib/systemd/user/
+	sed 's|@PREFIX@|$(PREFIX)|g' packaging/systemd/handlerd.service > $(DESTDIR)$(PREFIX)/lib/systemd/user/handlerd.service
+	@echo "installed to $(DESTDIR)$(PREFIX)/bin; next: handler doctor"
+
+check: lint
+	go test -race -short -tags $(TAGS) ./...
+
+lint:
+	@bad=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')); \
+	  if [ -n "$$bad" ]; then echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; fi
+	go vet -tags $(TAGS) ./...
+	go tool staticcheck -tags $(TAGS) ./...
+
+demo test bench:
+	@hack/run $@
+
+_demo: build
+	@hack/demo
+
+_test: build
+	@hack/test
+
+_bench: build
+	@hack/bench
+
+# Every fuzz target for FUZZTIME each; their seeds run in make test.
+FUZZTIME ?= 60s
+fuzz:
+	@hack/fuzz $(FUZZTIME) $(TAGS)
+
+clean:
+	rm -rf bin
