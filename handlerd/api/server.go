@@ -56,7 +56,8 @@ type Options struct {
 	Runs    Runs
 	Images  Images
 	Doctor  func(context.Context) []types.Finding
-	Stop    func() // begins the daemon's end; returns at once
+	Stop    func()               // begins the daemon's end; returns at once
+	Busy    func() (done func()) // called for every request, a run's life included; may be nil
 	Version string
 	Logger  *slog.Logger
 }
@@ -91,12 +92,23 @@ func New(opts Options) *Server {
 		s.fail(w, fault.New(fault.NotFound, "", "the API has no %s %s", r.Method, r.URL.Path))
 	})
 	s.http = &http.Server{
-		Handler:           mux,
+		Handler:           s.counted(mux),
 		ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return s
+}
+
+// counted tells Busy of every request while it lasts.
+func (s *Server) counted(next http.Handler) http.Handler {
+	if s.opts.Busy == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer s.opts.Busy()()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Serve answers on l, a unix listener, until Close; then it returns nil. Connections of other users, and of
