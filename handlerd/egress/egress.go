@@ -1,0 +1,282 @@
+// Package egress is a run's only way out (contract D): an HTTP proxy on the run's own socket that judges every
+// destination by the run's rules, resolves it once, classifies every answer, and dials the address it has judged,
+// never the name. It forwards plain HTTP in absolute form, opens CONNECT tunnels, and serves configured model
+// providers under /upstream/NAME/ with a key that stays outside (D.9).
+//
+// The socket is the identity (D.1): there is one [Server] a run, and it asks its clients for no credentials.
+package egress
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/handlerd/handler/policy"
+)
+
+// Options say how one run reaches the network. Rules is required; everything else has a default.
+type Options struct {
+	// Rules gives the run's rules. It is asked once a request, so that a change takes effect at the next one, and
+	// must be safe for concurrent use.
+	Rules func() policy.Network
+
+	// Upstreams are the providers served under /upstream/NAME/ (D.9). Key is the placeholder that requests to them
+	// must bring, random for each run, at least 16 bytes; it is required if there are any.
+	Upstreams []Upstream
+	Key       string
+	// RootCAs verify the upstreams' certificates. If nil, the system's.
+	RootCAs *x509.CertPool
+
+	// Resolver looks names up. If nil, the system's resolver, with no search list for names that have a dot.
+	Resolver Resolver
+	// Dialer connects to addresses. If nil, TCP.
+	Dialer Dialer
+	// OwnListeners gives the addresses on which Handler itself listens; they are never reached, whatever the rules
+	// say (D.4). If nil, there are none. An unspecified address stands for every address of this machine.
+	OwnListeners func() []netip.AddrPort
+
+	// Audit is given every verdict but a plain allow (D.6), from the goroutine of the request: it must be safe for
+	// concurrent use and must not wait for long. If nil, nobody is told.
+	Audit func(Record)
+	// Logger takes what is of use when something does not work; never a URL's path, a header or a key. If nil,
+	// nothing is logged.
+	Logger *slog.Logger
+	Limits Limits
+}
+
+// Limits are the bounds of D.7. A zero field is its default.
+type Limits struct {
+	Connections  int           // of clients at one time: 256
+	HeaderBytes  int           // of a request: 64 KiB
+	HeaderTime   time.Duration // to send a request's header: 10 s
+	ClientIdle   time.Duration // between two requests of one client connection: 2 min
+	Resolve      time.Duration // to look a name up: 10 s
+	Dial         time.Duration // to connect, over all addresses: 20 s
+	Idle         time.Duration // without a byte either way, of a tunnel or an answer: 10 min
+	HalfClosed   time.Duration // without a byte, once one side of a tunnel is done: 1 min
+	Total        time.Duration // of one tunnel or request: 12 h
+	UpstreamBody int64         // of one request to an upstream: 64 MiB
+}
+
+func (l Limits) withDefaults() Limits {
+	orInt(&l.Connections, 256)
+	orInt(&l.HeaderBytes, 64<<10)
+	orInt(&l.HeaderTime, 10*time.Second)
+	orInt(&l.ClientIdle, 2*time.Minute)
+	orInt(&l.Resolve, 10*time.Second)
+	orInt(&l.Dial, 20*time.Second)
+	orInt(&l.Idle, 10*time.Minute)
+	orInt(&l.HalfClosed, time.Minute)
+	orInt(&l.Total, 12*time.Hour)
+	orInt(&l.UpstreamBody, 64<<20)
+	return l
+}
+
+func orInt[T int | int64 | time.Duration](v *T, def T) {
+	if *v <= 0 {
+		*v = def
+	}
+}
+
+// A Record is one verdict for the audit log and the live view (D.6).
+type Record struct {
+	Time    time.Time
+	Verdict policy.Verdict
+	Method  string
+	Host    string     // canonical; "" if what was asked for is no host
+	Port    uint16     // 0 if Host is ""
+	Addr    netip.Addr // the answer that was refused; invalid if none was. Not for the agent
+	// Upstream is the name in a request to /upstream/NAME/, if there is such an upstream.
+	Upstream string
+}
+
+// A Server is the way out of one run. It is safe for concurrent use.
+type Server struct {
+	opt       Options
+	limits    Limits
+	log       *slog.Logger
+	http      *http.Server
+	forward   http.Handler
+	provider  http.Handler
+	upstreams map[string]*upstream
+	counters  counters
+
+	ctx    context.Context // ends with Close: the base of every request
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	closed  bool
+	clients map[net.Conn]*client
+	work    sync.WaitGroup // one a client connection, and one a dial that lost its race
+}
+
+// A client is one open connection from the sandbox.
+type client struct {
+	hijacked bool // taken over by a tunnel or an upgrade
+}
+
+// New makes a Server; it serves nothing yet. It fails if the Options lack something or an upstream is not right.
+func New(opt Options) (*Server, error) {
+	if opt.Rules == nil {
+		return nil, errors.New("egress: Options.Rules is required")
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opt.Resolver == nil {
+		opt.Resolver = systemResolver{}
+	}
+	if opt.Dialer == nil {
+		opt.Dialer = tcpDialer{}
+	}
+	if opt.OwnListeners == nil {
+		opt.OwnListeners = func() []netip.AddrPort { return nil }
+	}
+	if opt.Audit == nil {
+		opt.Audit = func(Record) {}
+	}
+	s := &Server{opt: opt, limits: opt.Limits.withDefaults(), log: opt.Logger, clients: map[net.Conn]*client{}}
+	ups, err := checkUpstreams(opt.Upstreams, opt.Key)
+	if err != nil {
+		return nil, err
+	}
+	s.upstreams = ups
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.forward = s.newForwardProxy()
+	s.provider = s.newProviderProxy()
+	s.http = &http.Server{
+		Handler:                      http.HandlerFunc(s.serve),
+		ReadHeaderTimeout:            s.limits.HeaderTime,
+		IdleTimeout:                  s.limits.ClientIdle,
+		MaxHeaderBytes:               s.limits.HeaderBytes,
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		BaseContext:                  func(net.Listener) context.Context { return s.ctx },
+		ConnContext:                  withClientConn,
+		ConnState:                    s.connState,
+	}
+	return s, nil
+}
+
+// Serve takes connections from l until Close, which makes it return nil, or until l fails. It closes l.
+func (s *Server) Serve(l net.Listener) error {
+	err := s.http.Serve(&gate{Listener: l, server: s})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	return err
+}
+
+// Close cuts every connection and returns when nothing of the Server is left: no goroutine, no descriptor. It may
+// be called more than once and before Serve.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	for conn := range s.clients {
+		conn.Close()
+	}
+	s.mu.Unlock()
+	s.cancel()
+	s.http.Close()
+	s.work.Wait()
+	return nil
+}
+
+// A gate bounds the connections (D.7). It hands out the listener's own connections, unwrapped, so that tunnels can
+// be spliced.
+type gate struct {
+	net.Listener
+	server *Server
+}
+
+const tooMany = "HTTP/1.1 503 Too many connections\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n" +
+	"Content-Length: 53\r\n\r\nhandler: this run has too many connections open (D.7)"
+
+func (g *gate) Accept() (net.Conn, error) {
+	for {
+		conn, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		switch g.server.admit(conn) {
+		case admitted:
+			return conn, nil
+		case full:
+			// The answer fits the socket's buffer; a peer that does not read costs no time.
+			conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+			conn.Write([]byte(tooMany))
+			conn.Close()
+		case closing:
+			conn.Close()
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+type admission int
+
+const (
+	admitted admission = iota
+	full
+	closing
+)
+
+func (s *Server) admit(conn net.Conn) admission {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return closing
+	case len(s.clients) >= s.limits.Connections:
+		s.counters.failed.Add(1)
+		return full
+	}
+	s.clients[conn] = &client{}
+	s.work.Add(1)
+	return admitted
+}
+
+// connState is net/http's hook: a closed connection is done, a hijacked one is done when its handler returns.
+func (s *Server) connState(conn net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clients[conn]
+	switch {
+	case c == nil:
+	case state == http.StateHijacked:
+		c.hijacked = true
+	case state == http.StateClosed:
+		delete(s.clients, conn)
+		s.work.Done()
+	}
+}
+
+// release ends a hijacked connection, and does nothing for one that net/http still has.
+func (s *Server) release(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.clients[conn]; c != nil && c.hijacked {
+		conn.Close()
+		delete(s.clients, conn)
+		s.work.Done()
+	}
+}
+
+type clientConnKey struct{}
+
+func withClientConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, clientConnKey{}, conn)
+}
+
+func clientConn(ctx context.Context) net.Conn {
+	conn, _ := ctx.Value(clientConnKey{}).(net.Conn)
+	return conn
+}

@@ -1,0 +1,173 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Network is the rules by which a run reaches the network (D.4). The zero Network reaches nothing. It is a value:
+// who changes the rules makes another.
+type Network struct {
+	Agent string // whose rules these are, for reasons and hints
+	Rules []Rule
+}
+
+// Decide judges a destination before anything is looked up (D.2, D.3, D.4). host is a name or an address in any
+// spelling [CanonicalHost] takes, a port 1 to 65535. Deny wins; an address outside the public internet needs a
+// private rule that names it and its port, and nothing else; every other host needs an allow rule. A name that is
+// allowed here must still be judged by [Network.DecideResolved].
+func (n Network) Decide(host string, port uint16) Verdict {
+	v, _ := n.Explain(host, port)
+	return v
+}
+
+// A Step is what one rule had to say about a destination.
+type Step struct {
+	Rule    Rule
+	Decided bool   // the verdict rests on this rule
+	Note    string // "names it", "does not name it", "names the host, but only port 8443"
+}
+
+// Explain is [Network.Decide] rule by rule, in the order of Rules, for `handler policy check`.
+func (n Network) Explain(host string, port uint16) (Verdict, []Step) {
+	canonical, err := CanonicalHost(host)
+	if err != nil {
+		return refuseNet("D.2", err.Error(), ""), nil
+	}
+	if port == 0 {
+		return refuseNet("D.3", "port 0 of "+canonical+" cannot be reached", ""), nil
+	}
+	steps := make([]Step, len(n.Rules))
+	deny, allow := -1, -1
+	addr, _ := netip.ParseAddr(canonical)
+	class, public := Class{}, true
+	if addr.IsValid() {
+		class, public = ClassifyAddr(addr)
+	}
+	for i, r := range n.Rules {
+		steps[i] = Step{Rule: r, Note: r.note(canonical, port)}
+		if !r.namesHost(canonical) || !r.namesPort(port) {
+			continue
+		}
+		switch {
+		case r.Kind == KindDeny && deny < 0:
+			deny = i
+		case r.Kind == KindAllow && public && allow < 0, r.Kind == KindPrivate && !public && allow < 0:
+			allow = i
+		}
+	}
+	switch {
+	case deny >= 0:
+		steps[deny].Decided = true
+		return n.refuseDenied(canonical, n.Rules[deny]), steps
+	case !public && !class.Nameable:
+		return refuseNet("D.2", fmt.Sprintf("%s is %s, which is never reached from a sandbox", canonical, class), ""), steps
+	case allow >= 0:
+		steps[allow].Decided = true
+		return Verdict{}, steps
+	case !public:
+		return n.refusePrivate(canonical, class, port), steps
+	}
+	return n.refuseUnnamed(canonical, port), steps
+}
+
+// note says how the rule stands to a destination.
+func (r Rule) note(host string, port uint16) string {
+	switch {
+	case !r.namesHost(host):
+		return "does not name it"
+	case !r.namesPort(port):
+		return "names the host, but only " + r.ports()
+	}
+	return "names it"
+}
+
+// DecideResolved judges every address that a name resolved to (D.2): one that is not public, and that no private
+// rule names with the port, refuses the name, and so does one that a deny rule names. Nothing resolved is refused
+// too. It does not repeat [Network.Decide]. The reason never contains the addresses, since the agent reads it: the
+// first one that was refused is bad (D.6).
+func (n Network) DecideResolved(host string, port uint16, addrs []netip.Addr) (v Verdict, bad netip.Addr) {
+	if len(addrs) == 0 {
+		return refuseNet("D.2", host+" has no address", ""), netip.Addr{}
+	}
+	for _, a := range addrs {
+		if v := n.decideAddr(host, port, a, len(addrs)); v.Action == Refuse {
+			return v, a
+		}
+	}
+	return Verdict{}, netip.Addr{}
+}
+
+func (n Network) decideAddr(host string, port uint16, a netip.Addr, of int) Verdict {
+	private := false
+	for _, r := range n.Rules {
+		if !r.namesAddr(a) || !r.namesPort(port) {
+			continue
+		}
+		switch r.Kind {
+		case KindDeny:
+			reason := fmt.Sprintf("%s resolves to an address that a deny rule of %s names", host, r.By)
+			return refuseNet("D.4", reason, "")
+		case KindPrivate:
+			private = true
+		}
+	}
+	class, public := ClassifyAddr(a)
+	if public || private && class.Nameable {
+		return Verdict{}
+	}
+	which := "resolves to " + class.String()
+	if of > 1 {
+		which = fmt.Sprintf("resolves to %d addresses, of which one is %s", of, class)
+	}
+	if !class.Nameable {
+		return refuseNet("D.2", fmt.Sprintf("%s %s, which is never reached from a sandbox", host, which), "")
+	}
+	reason := fmt.Sprintf("%s %s, and no \"private\" rule of agent %q names it with port %d", host, which, n.Agent, port)
+	return refuseNet("D.2", reason, n.hint("--private", "ADDRESS:"+strconv.Itoa(int(port)))+", with the address from the audit log")
+}
+
+func (n Network) refuseDenied(host string, r Rule) Verdict {
+	reason := fmt.Sprintf("%s is denied for agent %q by the rule deny %s (%s)", host, n.Agent, r, r.By)
+	return refuseNet("D.4", reason, "")
+}
+
+func (n Network) refusePrivate(host string, class Class, port uint16) Verdict {
+	reason := fmt.Sprintf("%s is %s and no \"private\" rule of agent %q names it with port %d", host, class, n.Agent, port)
+	return refuseNet("D.4", reason, n.hint("--private", joinHostPort(host, port)))
+}
+
+// refuseUnnamed tells a host that nobody named from a port that nobody named (D.3).
+func (n Network) refuseUnnamed(host string, port uint16) Verdict {
+	want := host
+	if port != 80 && port != 443 {
+		want = joinHostPort(host, port)
+	}
+	var ports []string
+	for _, r := range n.Rules {
+		if r.Kind == KindAllow && r.namesHost(host) && !slices.Contains(ports, r.ports()) {
+			ports = append(ports, r.ports())
+		}
+	}
+	if len(ports) == 0 {
+		return refuseNet("D.4", fmt.Sprintf("%s is not allowed for agent %q", host, n.Agent), n.hint("--allow", want))
+	}
+	reason := fmt.Sprintf("port %d of %s is not allowed for agent %q, only %s", port, host, n.Agent, strings.Join(ports, " and "))
+	return refuseNet("D.3", reason, n.hint("--allow", joinHostPort(host, port)))
+}
+
+// hint is the one wording of what a person does about a refusal.
+func (n Network) hint(flag, value string) string {
+	name := n.Agent
+	if name == "" {
+		name = "NAME"
+	}
+	return fmt.Sprintf("allow it: handler agent edit %s %s %s", name, flag, value)
+}
+
+func refuseNet(rule, reason, hint string) Verdict {
+	return Verdict{Action: Refuse, Rule: rule, Reason: reason, Hint: hint}
+}

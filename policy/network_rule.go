@@ -1,0 +1,237 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Kinds of a network rule (D.4).
+const (
+	KindAllow   = "allow"
+	KindDeny    = "deny"
+	KindPrivate = "private"
+)
+
+// A Rule is one line of the network rules (D.4), made by [ParseRule]. Two rules that mean the same are equal.
+type Rule struct {
+	Kind string // KindAllow, KindDeny or KindPrivate
+	By   string // who asked for it: "agent web", "addon playwright", "preset npm"
+
+	Host   string       // canonical name; "" in a rule about addresses
+	Suffix bool         // the rule is "*.Host": every name below Host, not Host itself
+	Prefix netip.Prefix // addresses, masked and unmapped; invalid in a rule about names
+	Port   uint16       // 0 if none is named: 80 and 443 for allow, every port for deny
+}
+
+// ParseRule reads one rule. Allow takes "host", "host:port", "*.suffix", "*.suffix:port" and a public address in the
+// same forms ("[v6]:port"); deny takes these, any address, and "prefix" or "prefix:port"; private takes
+// "address:port" and "prefix:port", "[v6]:port" and "[v6prefix]:port". by says who asked for the rule. An error says
+// what is wrong and what to write instead.
+func ParseRule(kind, text, by string) (Rule, error) {
+	r := Rule{Kind: kind, By: by}
+	err := r.parse(text)
+	if err != nil {
+		return Rule{}, fmt.Errorf("network rule %s %s of %s: %w", kind, quoteHost(text), by, err)
+	}
+	return r, nil
+}
+
+func (r *Rule) parse(text string) error {
+	switch {
+	case r.Kind != KindAllow && r.Kind != KindDeny && r.Kind != KindPrivate:
+		return errors.New("the kind is not allow, deny or private")
+	case text == "":
+		return errors.New("it is empty")
+	case strings.Contains(text, "://"):
+		return errors.New("a rule names a host, not a URL: leave out the scheme and the path")
+	case text == "*" || strings.HasPrefix(text, "*:"):
+		return errors.New(`"*" alone would name every host; name the hosts, or a suffix such as *.example.org`)
+	}
+	if suffix, ok := strings.CutPrefix(text, "*."); ok {
+		return r.parseName(suffix, true)
+	}
+	if prefix, port, ok, err := parseAddresses(text); ok || err != nil {
+		if err != nil {
+			return err
+		}
+		r.Prefix, r.Port = prefix, port
+		return r.checkAddresses()
+	}
+	return r.parseName(text, false)
+}
+
+// parseName reads what follows "*." or a host.
+func (r *Rule) parseName(text string, suffix bool) error {
+	if strings.Contains(text, "*") {
+		return errors.New(`"*" stands only at the beginning, as in *.example.org`)
+	}
+	if strings.Contains(text, "/") {
+		return errors.New("it contains a slash: a rule names a host, or a prefix such as 10.0.0.0/8")
+	}
+	h, port, err := splitAuthority(text)
+	if err != nil {
+		return err
+	}
+	host, err := CanonicalHost(h)
+	if err != nil {
+		return err
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		// parseAddresses took the plain forms; here are "*.1.2.3.4" and what only IDNA makes an address.
+		return errors.New("an address has no suffixes")
+	}
+	if r.Kind == KindPrivate {
+		return errors.New("a private rule names addresses, such as 10.0.0.5:8080 or 10.0.0.0/8:5432; " +
+			"name the host in an allow rule besides")
+	}
+	r.Host, r.Suffix, r.Port = host, suffix, port
+	return nil
+}
+
+// checkAddresses is what each kind wants of a rule about addresses.
+func (r *Rule) checkAddresses() error {
+	class, special := classifyPrefix(r.Prefix)
+	if !special && r.Prefix.IsSingleIP() {
+		if c, public := ClassifyAddr(r.Prefix.Addr()); !public {
+			class, special = c, true
+		}
+	}
+	switch r.Kind {
+	case KindAllow:
+		if !r.Prefix.IsSingleIP() {
+			return errors.New("an allow rule names one address; a prefix is for deny and private")
+		}
+		if special {
+			return fmt.Errorf("it is %s: name it in a private rule, with its port", class)
+		}
+	case KindPrivate:
+		if !special && r.Prefix.IsSingleIP() {
+			return errors.New("it is a public address: name it in an allow rule")
+		}
+		if !special {
+			return errors.New("it holds more than one kind of private addresses: name a smaller prefix")
+		}
+		if !class.Nameable {
+			return fmt.Errorf("it is %s, which is never reached from a sandbox", class)
+		}
+		if r.Port == 0 {
+			return errors.New("a private rule needs a port, as in 10.0.0.5:8080")
+		}
+	}
+	return nil
+}
+
+// parseAddresses reads an address or prefix with or without a port; ok is false if text is neither.
+func parseAddresses(text string) (p netip.Prefix, port uint16, ok bool, err error) {
+	addresses, rest := text, ""
+	bracketed := strings.HasPrefix(text, "[")
+	if bracketed {
+		end := strings.IndexByte(text, ']')
+		if end < 0 {
+			return p, 0, false, errors.New("a bracket is not closed")
+		}
+		addresses, rest = text[1:end], text[end+1:]
+		if !strings.Contains(addresses, ":") {
+			return p, 0, false, errors.New("brackets are for IPv6 addresses only")
+		}
+	} else if slash := strings.IndexByte(text, '/'); slash >= 0 {
+		if i := strings.IndexByte(text[slash:], ':'); i >= 0 {
+			addresses, rest = text[:slash+i], text[slash+i:]
+		}
+	} else if strings.Count(text, ":") == 1 {
+		i := strings.IndexByte(text, ':')
+		addresses, rest = text[:i], text[i:]
+	}
+	p, ok, err = parsePrefix(addresses)
+	if err != nil || !ok {
+		if bracketed && err == nil {
+			err = errors.New("what stands in brackets is no IPv6 address")
+		}
+		return netip.Prefix{}, 0, false, err
+	}
+	if rest == "" {
+		return p, 0, true, nil
+	}
+	if rest[0] != ':' {
+		return p, 0, false, errors.New("only a port may follow the bracket")
+	}
+	port, err = parsePort(rest[1:])
+	return p, port, err == nil, err
+}
+
+// parsePrefix reads an address or a prefix; ok is false if s is neither.
+func parsePrefix(s string) (p netip.Prefix, ok bool, err error) {
+	if strings.Contains(s, "%") {
+		return p, false, errors.New("zones are refused")
+	}
+	if addr, err := netip.ParseAddr(s); err == nil {
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), true, nil
+	}
+	p, err = netip.ParsePrefix(s)
+	if err != nil {
+		return netip.Prefix{}, false, nil
+	}
+	if p.Addr().Is4In6() {
+		return netip.Prefix{}, false, errors.New("write the prefix as IPv4")
+	}
+	if p.Masked() != p {
+		return netip.Prefix{}, false, fmt.Errorf("the prefix has bits beyond its length: write %s", p.Masked())
+	}
+	return p, true, nil
+}
+
+// String gives the rule's text, which [ParseRule] reads back with the same Kind and By.
+func (r Rule) String() string {
+	if !r.Prefix.IsValid() {
+		host := r.Host
+		if r.Suffix {
+			host = "*." + host
+		}
+		return joinHostPort(host, r.Port)
+	}
+	text := r.Prefix.String()
+	if r.Prefix.IsSingleIP() {
+		text = r.Prefix.Addr().String()
+	}
+	return joinHostPort(text, r.Port)
+}
+
+// namesHost says whether the rule speaks of a canonical host, whatever the port.
+func (r Rule) namesHost(host string) bool {
+	if r.Prefix.IsValid() {
+		addr, err := netip.ParseAddr(host)
+		return err == nil && r.namesAddr(addr)
+	}
+	if r.Suffix {
+		return len(host) > len(r.Host)+1 && strings.HasSuffix(host, "."+r.Host)
+	}
+	return host == r.Host
+}
+
+// namesAddr says whether a rule about addresses holds this one.
+func (r Rule) namesAddr(addr netip.Addr) bool {
+	return r.Prefix.IsValid() && addr.Zone() == "" && r.Prefix.Contains(addr.Unmap())
+}
+
+// namesPort says whether the rule covers the port.
+func (r Rule) namesPort(port uint16) bool {
+	if r.Port != 0 {
+		return port == r.Port
+	}
+	return r.Kind == KindDeny || port == 80 || port == 443
+}
+
+// ports says which ports the rule covers, for messages.
+func (r Rule) ports() string {
+	switch {
+	case r.Port != 0:
+		return "port " + strconv.Itoa(int(r.Port))
+	case r.Kind == KindDeny:
+		return "every port"
+	}
+	return "ports 80 and 443"
+}
