@@ -2,6 +2,8 @@
 // folder with an addon.toml; it is built over the toolbox and mounted read-only into sandboxes.
 package addons
 
+import "io/fs"
+
 // A Manifest is an addon.toml (G.1), decoded and checked by Parse.
 type Manifest struct {
 	Name        string   `toml:"name"` // also the folder's name and the MCP server's: see ValidName
@@ -23,6 +25,11 @@ type Manifest struct {
 	Dir string `toml:"-"`
 	// Shipped tells an addon that comes with Handler from one of the person's.
 	Shipped bool `toml:"-"`
+	// File is where the manifest was read from, for messages; "shipped:…" for one that comes with Handler.
+	File string `toml:"-"`
+	// Source is the addon's folder as a file system that cannot be left by a symbolic link: what a build sends as
+	// its context, where skills lie. Set by the Registry.
+	Source fs.FS `toml:"-"`
 }
 
 // A Setting is a value that a binding may set; the addon's processes see it as HANDLER_SETTING_<NAME>.

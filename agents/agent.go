@@ -2,6 +2,14 @@
 // display. One TOML file each, in ~/.config/handler/agents (K.3).
 package agents
 
+// Values of Scope.Mode, Binding.ChromiumSandbox and Policy.ClientMCP that change something.
+const (
+	ModeReadOnly       = "ro"
+	ModeReadWrite      = "rw"
+	ChromiumSandboxOff = "off"
+	ClientMCPDeny      = "deny"
+)
+
 // An Agent is one file, decoded and checked by Parse. A harness's own name is an agent too: Builtin makes it.
 type Agent struct {
 	Name        string `toml:"-"` // the file's name without .toml

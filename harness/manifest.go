@@ -2,6 +2,8 @@
 // is one TOML file (Manifest); the shipped ones and a person's own are one Registry (B.11).
 package harness
 
+import "io/fs"
+
 // A Manifest is one harness, decoded and checked by Parse.
 type Manifest struct {
 	Name    string   `toml:"name"`
@@ -23,8 +25,15 @@ type Manifest struct {
 	Upstreams []Upstream        `toml:"upstreams"`
 	Build     *Build            `toml:"build"` // nil: the command is in the toolbox already
 
-	Dir     string `toml:"-"` // folder of the manifest, where the build context lies
-	Shipped bool   `toml:"-"`
+	// Dir is the folder of the manifest: below the shipped file system, or on the host. Set by the Registry.
+	Dir string `toml:"-"`
+	// File is where the manifest was read from, for messages; "shipped:…" for one that comes with Handler.
+	File string `toml:"-"`
+	// Source is the harness's folder as a file system, what a build sends as its context; nil for a harness of
+	// the person's that is one TOML file, and so has nothing to build.
+	Source fs.FS `toml:"-"`
+	// Shipped tells a harness that comes with Handler from one of the person's.
+	Shipped bool `toml:"-"`
 }
 
 // Values of Manifest.SessionMCP.

@@ -1,11 +1,12 @@
 // Package render turns agent, harness and bindings into a Plan (contract B). It is pure and deterministic: the same
-// input gives the same Plan, byte for byte (B.1). It reads no file, no environment and no clock, and it never learns
-// proxy details (B.2).
+// input gives the same Plan, byte for byte (B.1). Render reads no file, no environment and no clock, and it never
+// learns proxy details (B.2).
 package render
 
 import (
 	"io/fs"
 
+	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/sandbox"
 )
 
@@ -16,13 +17,15 @@ type Plan struct {
 	Harness string
 
 	// Sandbox lacks Name, RunDir, Guest, Display, secret files, and the protected paths of A.9. Its Mounts are the
-	// scopes, unresolved: the engine checks and resolves them.
+	// scopes, each over those that hold it, and its Dir is in one of them; both are unresolved: the engine checks
+	// and resolves them.
 	Sandbox sandbox.Spec
 	Display bool // the agent was saved with display = true
 
 	SessionDefaults SessionDefaults
-	SessionMCP      string // as in harness.Manifest
-	SessionsPerRun  int
+	SessionMCP      string     // as in harness.Manifest
+	MCPConfig       *MCPConfig // with harness.SessionMCPFile
+	SessionsPerRun  int        // 0 for no bound
 	MCPTransports   []string
 
 	Network   Network
@@ -37,22 +40,17 @@ type SessionDefaults struct {
 	MCPServers []MCPServer
 }
 
-// An MCPServer is one server as ACP writes it: a stdio one has Command, Args and Env; an http or sse one has Type,
-// URL and Headers. Marshalled arrays are never null (B.2).
-type MCPServer struct {
-	Type    string // "" for stdio, "http", "sse"
-	Name    string
-	Command string
-	Args    []string
-	Env     []Pair
-	URL     string
-	Headers []Pair
-}
+// An MCPServer is one server as ACP writes it. Marshalled, its arrays are never null (B.2).
+type MCPServer = policy.MCPServer
 
 // A Pair is ACP's {name, value}.
-type Pair struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+type Pair = policy.Pair
+
+// An MCPConfig is the file in which a harness reads its servers (B.7). Sandbox.Files has it already; an engine that
+// adds to the servers' environment makes it again with File.
+type MCPConfig struct {
+	Path   string
+	Format string
 }
 
 // Network is the run's rules, each with who asked for it (B.4).
@@ -62,9 +60,9 @@ type Network struct {
 
 // Kinds of a Rule.
 const (
-	RuleAllow   = "allow"
-	RuleDeny    = "deny"
-	RulePrivate = "private"
+	RuleAllow   = policy.KindAllow
+	RuleDeny    = policy.KindDeny
+	RulePrivate = policy.KindPrivate
 )
 
 // A Rule is one line of the network rules; policy.ParseRule reads Text.
@@ -98,7 +96,7 @@ type SecretFile struct {
 
 // Policy is what P1–P9 need to know of the agent.
 type Policy struct {
-	HostFS        bool
-	HostTerminal  bool
-	DenyClientMCP bool
+	HostFS        bool `json:"hostFS"`
+	HostTerminal  bool `json:"hostTerminal"`
+	DenyClientMCP bool `json:"denyClientMCP"`
 }

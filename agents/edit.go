@@ -1,0 +1,148 @@
+package agents
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Edits, as flags of the command line and fields of the page make them. Each changes the Agent in memory; Save
+// checks the whole and writes it. An edit that is already so changes nothing.
+
+// AddScope adds a scope, or changes the mode of one that is there. Mode is "ro", "rw" or "" for rw.
+func (a *Agent) AddScope(path, mode string) error {
+	if err := hostPath(path); err != nil {
+		return fmt.Errorf("scope: %w", err)
+	}
+	for i := range a.Scopes {
+		if a.Scopes[i].Path == path {
+			a.Scopes[i].Mode = mode
+			return a.checkScopes()
+		}
+	}
+	a.Scopes = append(a.Scopes, Scope{Path: path, Mode: mode})
+	return a.checkScopes()
+}
+
+// RemoveScope takes a scope away.
+func (a *Agent) RemoveScope(path string) error {
+	i := slices.IndexFunc(a.Scopes, func(s Scope) bool { return s.Path == path })
+	if i < 0 {
+		return fmt.Errorf("agent %s has no scope %s", a.Name, path)
+	}
+	a.Scopes = slices.Delete(a.Scopes, i, i+1)
+	return nil
+}
+
+// Allow adds network rules that allow; a denial in the same words is taken back.
+func (a *Agent) Allow(rules ...string) error {
+	return a.moveRules(&a.Network.Allow, &a.Network.Deny, rules)
+}
+
+// Deny adds network rules that deny; an allowance in the same words is taken back.
+func (a *Agent) Deny(rules ...string) error {
+	return a.moveRules(&a.Network.Deny, &a.Network.Allow, rules)
+}
+
+// AllowPrivate adds rules for private addresses: address:port or prefix:port.
+func (a *Agent) AllowPrivate(rules ...string) error {
+	return a.moveRules(&a.Network.Private, new([]string), rules)
+}
+
+// AddPresets adds presets such as "npm".
+func (a *Agent) AddPresets(names ...string) error {
+	return a.moveRules(&a.Network.Presets, new([]string), names)
+}
+
+func (a *Agent) moveRules(to, from *[]string, rules []string) error {
+	for _, r := range rules {
+		if i := slices.Index(*from, r); i >= 0 {
+			*from = slices.Delete(*from, i, i+1)
+		}
+		if !slices.Contains(*to, r) {
+			*to = append(*to, r)
+		}
+	}
+	return a.checkNetwork()
+}
+
+// Forget takes a rule or preset out of every list it is in.
+func (a *Agent) Forget(rule string) error {
+	found := false
+	for _, list := range []*[]string{&a.Network.Allow, &a.Network.Deny, &a.Network.Private, &a.Network.Presets} {
+		if i := slices.Index(*list, rule); i >= 0 {
+			*list, found = slices.Delete(*list, i, i+1), true
+		}
+	}
+	if !found {
+		return fmt.Errorf("agent %s has no network rule %s", a.Name, rule)
+	}
+	return nil
+}
+
+// SetDisplay says whether runs show windows on the person's screen.
+func (a *Agent) SetDisplay(on bool) { a.Display = on }
+
+// SetSecret says which file a secret of the harness's upstreams is in; "" takes it away.
+func (a *Agent) SetSecret(name, file string) error {
+	if file == "" {
+		delete(a.Secrets, name)
+		return nil
+	}
+	if a.Secrets == nil {
+		a.Secrets = map[string]Secret{}
+	}
+	a.Secrets[name] = Secret{File: file}
+	return a.checkSecrets()
+}
+
+// SetEnv sets a variable.
+func (a *Agent) SetEnv(name, value string) error {
+	if a.Env == nil {
+		a.Env = map[string]string{}
+	}
+	a.Env[name] = value
+	return a.checkEnv()
+}
+
+// Bind attaches an addon, or returns the binding that is there for change: edit gets it and what it leaves is
+// kept. defaults are the names of the addons that an agent without bindings has; they stay bound.
+func (a *Agent) Bind(addon string, defaults []string, edit func(*Binding)) error {
+	a.spellOut(defaults)
+	b := a.Bindings[addon]
+	b.Settings, b.Secrets = copied(b.Settings), copied(b.Secrets)
+	if edit != nil {
+		edit(&b)
+	}
+	a.Bindings[addon] = b
+	return a.checkBindings()
+}
+
+// Unbind detaches an addon; the other defaults stay bound.
+func (a *Agent) Unbind(addon string, defaults []string) error {
+	a.spellOut(defaults)
+	if _, ok := a.Bindings[addon]; !ok {
+		return fmt.Errorf("agent %s has no addon %s", a.Name, addon)
+	}
+	delete(a.Bindings, addon)
+	return nil
+}
+
+// spellOut writes down what nil bindings stand for, before one of them changes.
+func (a *Agent) spellOut(defaults []string) {
+	if a.Bindings != nil {
+		return
+	}
+	a.Bindings = map[string]Binding{}
+	for _, name := range defaults {
+		a.Bindings[name] = Binding{}
+	}
+}
+
+// copied makes a map that can be written to, never nil.
+func copied[V any](m map[string]V) map[string]V {
+	out := make(map[string]V, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}

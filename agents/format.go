@@ -1,0 +1,176 @@
+package agents
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Format writes an agent as TOML, in the order of the fields of Agent, tables sorted by name, nothing that is at
+// its default. Parse gives the same agent again. Comments that a person wrote are not kept: an Agent has none.
+func Format(a *Agent) []byte {
+	w := new(writer)
+	w.text("harness", a.Harness)
+	w.text("description", a.Description)
+	w.text("toolbox", a.Toolbox)
+	w.flag("display", a.Display)
+	for _, s := range a.Scopes {
+		w.table("[[scopes]]")
+		w.text("path", s.Path)
+		w.text("mode", s.Mode)
+	}
+	w.bindings(a.Bindings)
+	for _, s := range a.MCP {
+		w.table("[[mcp]]")
+		w.text("name", s.Name)
+		w.text("type", s.Type)
+		w.text("url", s.URL)
+		w.subtable("[mcp.headers]", s.Headers)
+	}
+	n := a.Network
+	if len(n.Allow)+len(n.Deny)+len(n.Private)+len(n.Presets) > 0 {
+		w.table("[network]")
+		w.list("allow", n.Allow)
+		w.list("deny", n.Deny)
+		w.list("private", n.Private)
+		w.list("presets", n.Presets)
+	}
+	w.limits(a.Limits)
+	if a.Policy != (Policy{}) {
+		w.table("[policy]")
+		w.flag("host_fs", a.Policy.HostFS)
+		w.flag("host_terminal", a.Policy.HostTerminal)
+		w.text("client_mcp", a.Policy.ClientMCP)
+	}
+	w.secrets("secrets", a.Secrets)
+	for _, name := range sortedKeys(a.Upstreams) {
+		w.table("[upstreams." + key(name) + "]")
+		w.text("url", a.Upstreams[name].URL)
+	}
+	w.subtable("[env]", a.Env)
+	return w.Bytes()
+}
+
+// A writer appends TOML; values at their default are left out.
+type writer struct{ bytes.Buffer }
+
+func (w *writer) table(header string) {
+	if w.Len() > 0 {
+		w.WriteByte('\n')
+	}
+	w.WriteString(header + "\n")
+}
+
+func (w *writer) text(name, value string) {
+	if value != "" {
+		fmt.Fprintf(w, "%s = %s\n", name, quote(value))
+	}
+}
+
+func (w *writer) flag(name string, value bool) {
+	if value {
+		fmt.Fprintf(w, "%s = true\n", name)
+	}
+}
+
+func (w *writer) list(name string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = quote(v)
+	}
+	if one := fmt.Sprintf("%s = [%s]\n", name, strings.Join(quoted, ", ")); len(one) <= 100 {
+		w.WriteString(one)
+		return
+	}
+	fmt.Fprintf(w, "%s = [\n  %s,\n]\n", name, strings.Join(quoted, ",\n  "))
+}
+
+func (w *writer) subtable(header string, values map[string]string) {
+	if len(values) == 0 {
+		return
+	}
+	w.table(header)
+	for _, name := range sortedKeys(values) {
+		fmt.Fprintf(w, "%s = %s\n", key(name), quote(values[name]))
+	}
+}
+
+// bindings writes an empty table where there are none but not the default ones: "no addon" is not "the usual ones".
+func (w *writer) bindings(all map[string]Binding) {
+	if all != nil && len(all) == 0 {
+		w.table("[bindings]")
+	}
+	for _, name := range sortedKeys(all) {
+		b, header := all[name], "bindings."+key(name)
+		w.table("[" + header + "]")
+		w.text("chromium_sandbox", b.ChromiumSandbox)
+		w.subtable("["+header+".settings]", b.Settings)
+		w.secrets(header+".secrets", b.Secrets)
+	}
+}
+
+func (w *writer) secrets(header string, all map[string]Secret) {
+	for _, name := range sortedKeys(all) {
+		w.table("[" + header + "." + key(name) + "]")
+		w.text("file", all[name].File)
+	}
+}
+
+func (w *writer) limits(l Limits) {
+	if l == (Limits{}) {
+		return
+	}
+	w.table("[limits]")
+	w.text("memory", l.Memory)
+	if l.CPUs != 0 {
+		cpus := strconv.FormatFloat(l.CPUs, 'f', -1, 64)
+		if !strings.Contains(cpus, ".") {
+			cpus += ".0"
+		}
+		fmt.Fprintf(w, "cpus = %s\n", cpus)
+	}
+	if l.Processes != 0 {
+		fmt.Fprintf(w, "processes = %d\n", l.Processes)
+	}
+	w.text("tmp", l.Tmp)
+	w.text("home", l.Home)
+	w.text("shm", l.Shm)
+}
+
+// key writes a key, bare where TOML allows it.
+func key(name string) string {
+	bare := name != "" && strings.IndexFunc(name, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-')
+	}) < 0
+	if bare {
+		return name
+	}
+	return quote(name)
+}
+
+// quote writes a basic string of TOML: Go's quoting has escapes that TOML does not know.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case isControl(r) || r >= 0x80 && r < 0xa0:
+			fmt.Fprintf(&b, `\u%04X`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

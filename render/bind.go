@@ -1,0 +1,160 @@
+package render
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/handlerd/handler/addons"
+	"github.com/handlerd/handler/agents"
+	"github.com/handlerd/handler/policy"
+	"github.com/handlerd/handler/sandbox"
+)
+
+// bindings turns settings and secrets of each bound addon into variables. They are in the sandbox's environment, for
+// the addon's commands, and in its MCP server's, since an agent may not pass its own on.
+func (b *builder) bindings() error {
+	for _, m := range b.bound {
+		env, err := b.bind(m, b.in.Agent.Bindings[m.Name])
+		if err != nil {
+			return fmt.Errorf("the addon %s: %w", m.Name, err)
+		}
+		for _, name := range sortedKeys(env) {
+			b.share(name, env[name], "addon "+m.Name)
+		}
+		if m.MCP == nil {
+			continue
+		}
+		server, err := b.addonServer(m, env)
+		if err != nil {
+			return fmt.Errorf("the addon %s: %w", m.Name, err)
+		}
+		b.plan.SessionDefaults.MCPServers = append(b.plan.SessionDefaults.MCPServers, server)
+	}
+	return nil
+}
+
+// share sets a variable of the whole sandbox. Where two addons disagree on one, neither is right for the other's
+// commands: it is taken out, and that is said.
+func (b *builder) share(name, value, by string) {
+	env := b.plan.Sandbox.Env
+	other, set := b.envBy[name]
+	switch {
+	case set && other == "":
+	case set && env[name] != value:
+		delete(env, name)
+		b.envBy[name] = ""
+		b.notice("%s and %s both have a value for %s: only their MCP servers see it, their commands do not", other, by, name)
+	default:
+		env[name], b.envBy[name] = value, by
+	}
+}
+
+// bind checks a binding against the addon's manifest and gives the variables of its settings and secrets.
+func (b *builder) bind(m *addons.Manifest, binding agents.Binding) (map[string]string, error) {
+	env := map[string]string{}
+	for _, name := range sortedKeys(binding.Settings) {
+		if _, ok := m.Settings[name]; !ok {
+			return nil, fmt.Errorf("it has no setting %s%s", name, known(sortedKeys(m.Settings)))
+		}
+	}
+	for _, name := range sortedKeys(m.Settings) {
+		setting := m.Settings[name]
+		value, given := binding.Settings[name]
+		if !given {
+			value = setting.Default
+		}
+		if len(setting.Values) > 0 && !slices.Contains(setting.Values, value) {
+			return nil, fmt.Errorf("its setting %s cannot be %q: one of %s", name, value, strings.Join(setting.Values, ", "))
+		}
+		env["HANDLER_SETTING_"+strings.ToUpper(name)] = value
+	}
+	for _, name := range sortedKeys(binding.Secrets) {
+		if _, ok := m.Secrets[name]; !ok {
+			return nil, fmt.Errorf("it has no secret %s%s", name, known(sortedKeys(m.Secrets)))
+		}
+	}
+	for _, name := range sortedKeys(m.Secrets) {
+		secret, given := binding.Secrets[name]
+		if !given && m.Secrets[name].Required {
+			return nil, fmt.Errorf("it needs the secret %s: add [bindings.%s.secrets.%s] with file to the agent", name, m.Name, name)
+		}
+		if !given {
+			continue
+		}
+		target := sandbox.SecretsTarget + "/" + m.Name + "/" + name
+		env["HANDLER_SECRET_"+strings.ToUpper(name)] = target
+		b.plan.Secrets = append(b.plan.Secrets, SecretFile{Name: m.Name + "." + name, Source: b.host(secret.File), Path: target, Mode: secretMode})
+	}
+	if binding.ChromiumSandbox == agents.ChromiumSandboxOff && m.MCP == nil {
+		return nil, errors.New("chromium_sandbox says nothing to an addon without an MCP server")
+	}
+	return env, nil
+}
+
+// addonServer is the stdio server of an addon (B.3), by its absolute path: an agent may search programs elsewhere.
+func (b *builder) addonServer(m *addons.Manifest, env map[string]string) (MCPServer, error) {
+	s := MCPServer{Name: m.Name, Args: []string{}, Env: []Pair{}}
+	off := b.in.Agent.Bindings[m.Name].ChromiumSandbox == agents.ChromiumSandboxOff
+	if m.MCP.Placement == addons.PlacementHosted {
+		if !slices.Contains(b.in.Hosted, m.Name) {
+			return s, errors.New("its MCP server is to be hosted by handlerd, which hosts none of that name")
+		}
+		if off {
+			return s, errors.New("the browser of a hosted server always has its own sandbox (A.7)")
+		}
+		s.Command, s.Args = sandbox.GuestTarget+"/handler-guest", []string{"mcp", m.Name}
+		return s, nil
+	}
+	if m.Build == nil || len(m.MCP.Command) == 0 {
+		return s, errors.New("its MCP server needs [build] and a command")
+	}
+	s.Command, s.Args = addonDir(m)+"/bin/"+m.MCP.Command[0], append(s.Args, m.MCP.Command[1:]...)
+	for _, name := range sortedKeys(env) {
+		s.Env = append(s.Env, Pair{Name: name, Value: env[name]})
+	}
+	if off {
+		s.Env = append(s.Env, Pair{Name: "HANDLER_CHROMIUM_SANDBOX", Value: agents.ChromiumSandboxOff})
+		b.notice("the browser of addon %s runs without Chromium's own sandbox (chromium_sandbox = \"off\")", m.Name)
+	}
+	return s, nil
+}
+
+// servers adds the person's own servers and checks all of them against the harness (B.5, B.7).
+func (b *builder) servers() error {
+	all := &b.plan.SessionDefaults.MCPServers
+	if *all == nil {
+		*all = []MCPServer{}
+	}
+	for _, s := range b.in.Agent.MCP {
+		server := MCPServer{Type: s.Type, Name: s.Name, URL: s.URL, Headers: []Pair{}}
+		for _, name := range sortedKeys(s.Headers) {
+			server.Headers = append(server.Headers, Pair{Name: name, Value: s.Headers[name]})
+		}
+		*all = append(*all, server)
+	}
+	h, folded := b.in.Harness, map[string]string{}
+	for _, s := range *all {
+		transport := s.Type
+		if transport == "" {
+			transport = "stdio"
+		}
+		if !slices.Contains(h.MCPTransports, transport) {
+			return fmt.Errorf("the MCP server %s is a %s one, and the harness %s takes %s", s.Name, transport, h.Name, transports(h.MCPTransports))
+		}
+		fold := policy.FoldName(s.Name)
+		if other, twice := folded[fold]; twice {
+			return fmt.Errorf("the MCP servers %q and %q have names that agents cannot tell apart: rename one", other, s.Name)
+		}
+		folded[fold] = s.Name
+	}
+	return b.serverFile()
+}
+
+func transports(list []string) string {
+	if len(list) == 0 {
+		return "no MCP server at all"
+	}
+	return "only " + strings.Join(list, ", ")
+}
