@@ -1,0 +1,385 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/handlerd/handler/agents"
+	"github.com/handlerd/handler/handlerd/catalog"
+	"github.com/handlerd/handler/handlerd/fault"
+)
+
+// catalog gives what the person and Handler have: agents, harnesses, addons.
+func (u *ui) catalog() (catalog.Catalog, error) {
+	d, err := u.dirs()
+	if err != nil {
+		return catalog.Catalog{}, err
+	}
+	return catalog.Catalog{Config: d.Config, State: d.State, Home: d.Home}, nil
+}
+
+// agentFlags are the settings of an agent that add and edit take.
+type agentFlags struct {
+	harness, toolbox, description      string
+	scopes, allow, deny, private       []string
+	presets, secrets, env, addons      []string
+	settings, forget, dropScope        []string
+	unbind                             []string
+	memory                             string
+	cpus                               float64
+	processes                          int64
+	display, hostFS, hostTerm, denyMCP bool
+}
+
+func (f *agentFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.toolbox, "toolbox", "", "toolbox to run in (default: the default one)")
+	fl.StringVar(&f.description, "description", "", "what it is for")
+	fl.StringArrayVar(&f.scopes, "scope", nil, "folder it sees, with :ro or :rw behind (repeatable; none: the folder a run starts in)")
+	fl.StringSliceVar(&f.allow, "allow", nil, "host it reaches: host, *.suffix or host:port (repeatable)")
+	fl.StringSliceVar(&f.deny, "deny", nil, "host it never reaches (repeatable)")
+	fl.StringSliceVar(&f.private, "private", nil, "private address:port or prefix:port it reaches (repeatable)")
+	fl.StringSliceVar(&f.presets, "preset", nil, "hosts of a service: npm, pypi, crates, go, debian, github (repeatable)")
+	fl.StringArrayVar(&f.secrets, "secret", nil, "NAME=FILE, a 0600 file with a key of the harness's provider (repeatable)")
+	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the agent; no secrets (repeatable)")
+	fl.StringSliceVar(&f.addons, "addon", nil, "addon to bind, besides the default ones (repeatable)")
+	fl.StringArrayVar(&f.settings, "set", nil, "ADDON.SETTING=VALUE of a bound addon (repeatable)")
+	fl.StringSliceVar(&f.unbind, "unbind", nil, "addon to take away (repeatable)")
+	fl.StringVar(&f.memory, "memory", "", "memory limit, such as 2GB")
+	fl.Float64Var(&f.cpus, "cpus", 0, "CPU limit, such as 1.5")
+	fl.Int64Var(&f.processes, "processes", 0, "process limit")
+	fl.BoolVar(&f.display, "display", false, "show windows on your screen and paste images")
+	fl.BoolVar(&f.hostFS, "host-fs", false, "let it read and write files through the editor (P2)")
+	fl.BoolVar(&f.hostTerm, "host-terminal", false, "let it run terminals in the editor, outside the sandbox (P4)")
+	fl.BoolVar(&f.denyMCP, "deny-client-mcp", false, "refuse MCP servers that the editor gives (P6)")
+}
+
+// apply changes a as the flags say that were given.
+func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalog) error {
+	given := cmd.Flags().Changed
+	if given("toolbox") {
+		a.Toolbox = f.toolbox
+	}
+	if given("description") {
+		a.Description = f.description
+	}
+	if given("display") {
+		a.SetDisplay(f.display)
+	}
+	if given("host-fs") {
+		a.Policy.HostFS = f.hostFS
+	}
+	if given("host-terminal") {
+		a.Policy.HostTerminal = f.hostTerm
+	}
+	if given("deny-client-mcp") {
+		a.Policy.ClientMCP = map[bool]string{true: "deny", false: "allow"}[f.denyMCP]
+	}
+	if given("memory") {
+		a.Limits.Memory = f.memory
+	}
+	if given("cpus") {
+		a.Limits.CPUs = f.cpus
+	}
+	if given("processes") {
+		a.Limits.Processes = f.processes
+	}
+	return errors.Join(
+		f.applyScopes(a, c),
+		a.Allow(f.allow...), a.Deny(f.deny...), a.AllowPrivate(f.private...), a.AddPresets(f.presets...),
+		each(f.forget, a.Forget), each(f.dropScope, a.RemoveScope),
+		eachPair(f.secrets, a.SetSecret), eachPair(f.env, a.SetEnv),
+		f.applyBindings(a, c),
+	)
+}
+
+func (f *agentFlags) applyScopes(a *agents.Agent, c catalog.Catalog) error {
+	return each(f.scopes, func(s string) error {
+		path, mode := s, ""
+		if rest, ok := strings.CutSuffix(s, ":ro"); ok {
+			path, mode = rest, "ro"
+		} else if rest, ok := strings.CutSuffix(s, ":rw"); ok {
+			path, mode = rest, "rw"
+		}
+		if !strings.HasPrefix(path, "~/") {
+			abs, err := filepath.Abs(path)
+			if err != nil {
+				return err
+			}
+			path = abs
+		}
+		if info, err := os.Stat(c.Expand(path)); err != nil || !info.IsDir() {
+			return fmt.Errorf("the scope %s is no folder that exists", path)
+		}
+		return a.AddScope(path, mode)
+	})
+}
+
+func (f *agentFlags) applyBindings(a *agents.Agent, c catalog.Catalog) error {
+	if len(f.addons)+len(f.settings)+len(f.unbind) == 0 {
+		return nil
+	}
+	defaults, err := c.DefaultAddons()
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		each(f.addons, func(name string) error { return a.Bind(name, defaults, nil) }),
+		eachPair(f.settings, func(key, value string) error {
+			addon, setting, ok := strings.Cut(key, ".")
+			if !ok {
+				return fmt.Errorf("--set %s=%s: write ADDON.SETTING=VALUE", key, value)
+			}
+			return a.Bind(addon, defaults, func(b *agents.Binding) {
+				if b.Settings == nil {
+					b.Settings = map[string]string{}
+				}
+				b.Settings[setting] = value
+			})
+		}),
+		each(f.unbind, func(name string) error { return a.Unbind(name, defaults) }),
+	)
+}
+
+func each(list []string, f func(string) error) error {
+	for _, s := range list {
+		if err := f(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func eachPair(list []string, f func(name, value string) error) error {
+	return each(list, func(s string) error {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok || name == "" {
+			return fmt.Errorf("%q is not NAME=VALUE", s)
+		}
+		return f(name, value)
+	})
+}
+
+func newAgent(u *ui) *cobra.Command {
+	return group("agent", "Save, look at and change agents: a harness with scopes, network, addons under a name",
+		newAgentAdd(u), newAgentList(u), newAgentShow(u), newAgentEdit(u), newAgentRemove(u))
+}
+
+func newAgentAdd(u *ui) *cobra.Command {
+	var f agentFlags
+	cmd := &cobra.Command{
+		Use: "add NAME", Short: "Save an agent", Args: usageArgs(cobra.ExactArgs(1)),
+		Example: `  handler agent add web --harness claude-code --scope ~/src/shop --allow api.example.org --display
+  handler agent add reader --harness claude-code --scope ~/docs:ro --unbind playwright`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := u.catalog()
+			if err != nil {
+				return err
+			}
+			a := &agents.Agent{Name: args[0], Harness: f.harness}
+			if err := agents.ValidName(a.Name); err != nil {
+				return fault.New(fault.Usage, "", "%v", err)
+			}
+			if err := f.apply(cmd, a, c); err != nil {
+				return fault.New(fault.Usage, "", "%v", err)
+			}
+			return u.saveAgent(c, a, false)
+		},
+	}
+	cmd.Flags().StringVar(&f.harness, "harness", "", "agent program: see handler harness list")
+	_ = cmd.MarkFlagRequired("harness")
+	f.register(cmd)
+	return cmd
+}
+
+// saveAgent saves an agent that renders, and says so.
+func (u *ui) saveAgent(c catalog.Catalog, a *agents.Agent, replace bool) error {
+	if err := c.Check(a); err != nil {
+		return fault.Wrap(fault.Usage, err, "", "agent %s is not saved", a.Name)
+	}
+	if err := agents.Save(c.AgentsDir(), a, replace); err != nil {
+		var exists *agents.ExistsError
+		if errors.As(err, &exists) {
+			return fault.New(fault.Usage, "change it: handler agent edit "+a.Name, "%v", err)
+		}
+		return fault.New(fault.Usage, "", "%v", err)
+	}
+	return u.result(map[string]string{"agent": a.Name, "file": a.File}, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "saved agent %s in %s; next: handler run %s \"…\"\n", a.Name, a.File, a.Name)
+		return err
+	})
+}
+
+func newAgentList(u *ui) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the agents: yours, and one for every harness", Args: usageArgs(cobra.NoArgs),
+		Example: "  handler agent list\n  handler agent list --json",
+		RunE: func(*cobra.Command, []string) error {
+			c, err := u.catalog()
+			if err != nil {
+				return err
+			}
+			list, err := c.ListAgents()
+			if err != nil {
+				return err
+			}
+			return u.result(list, func(w io.Writer) error {
+				rows := [][]string{{"AGENT", "HARNESS", "SCOPES", "SAVED"}}
+				for _, a := range list {
+					saved := "–"
+					if a.File != "" {
+						saved = a.File
+					}
+					scopes := strings.Join(a.Scopes, ", ")
+					if scopes == "" {
+						scopes = "where it is started"
+					}
+					if a.Problem != "" {
+						scopes, saved = "✗ "+a.Problem, a.File
+					}
+					rows = append(rows, []string{a.Name, a.Harness, scopes, saved})
+				}
+				return table(w, rows)
+			})
+		},
+	}
+}
+
+func newAgentShow(u *ui) *cobra.Command {
+	var plan bool
+	cmd := &cobra.Command{
+		Use: "show NAME", Short: "Print an agent's settings, or with --plan all that a run of it would be", Args: usageArgs(cobra.ExactArgs(1)),
+		Example: "  handler agent show web\n  handler agent show claude-code --plan",
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, err := u.catalog()
+			if err != nil {
+				return err
+			}
+			a, err := c.Agent(args[0])
+			if err != nil {
+				return err
+			}
+			if !plan {
+				return u.result(a, func(w io.Writer) error {
+					_, err := w.Write(agents.Format(a))
+					return err
+				})
+			}
+			cwd, err := os.Getwd()
+			if err != nil {
+				return err
+			}
+			p, err := c.Plan(args[0], cwd)
+			if err != nil {
+				return err
+			}
+			data, err := p.JSON()
+			if err != nil {
+				return err
+			}
+			_, err = u.out.Write(data)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&plan, "plan", false, "print the Plan as JSON: sandbox, servers, network, with nothing started")
+	return cmd
+}
+
+func newAgentEdit(u *ui) *cobra.Command {
+	var f agentFlags
+	cmd := &cobra.Command{
+		Use: "edit NAME", Short: "Change an agent by flags, or in your editor when there are none", Args: usageArgs(cobra.ExactArgs(1)),
+		Example: `  handler agent edit web --allow api.example.org --private 10.0.0.5:8080
+  handler agent edit web --forget api.example.org
+  handler agent edit web`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := u.catalog()
+			if err != nil {
+				return err
+			}
+			a, err := c.Agent(args[0])
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().NFlag() > 0 && !(cmd.Flags().NFlag() == 1 && u.json) {
+				if err := f.apply(cmd, a, c); err != nil {
+					return fault.New(fault.Usage, "", "%v", err)
+				}
+				return u.saveAgent(c, a, true)
+			}
+			edited, err := u.editAgent(cmd, a)
+			if err != nil {
+				return err
+			}
+			return u.saveAgent(c, edited, true)
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().StringSliceVar(&f.forget, "forget", nil, "network rule or preset to take away (repeatable)")
+	cmd.Flags().StringArrayVar(&f.dropScope, "drop-scope", nil, "scope to take away (repeatable)")
+	return cmd
+}
+
+// editAgent opens a copy of the agent's file in the person's editor and reads it back; the saved one is replaced
+// only by one that is right.
+func (u *ui) editAgent(cmd *cobra.Command, a *agents.Agent) (*agents.Agent, error) {
+	editor := u.getenv("VISUAL")
+	if editor == "" {
+		editor = u.getenv("EDITOR")
+	}
+	if editor == "" || !terminal(u.in) {
+		return nil, fault.New(fault.Usage, "handler agent edit "+a.Name+" --allow HOST, or: export EDITOR=nano", "no flags were given and no EDITOR is set for this terminal")
+	}
+	tmp, err := os.CreateTemp("", "handler-agent-*.toml")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(agents.Format(a))
+	if err := errors.Join(err, tmp.Close()); err != nil {
+		return nil, err
+	}
+	words := strings.Fields(editor)
+	run := exec.CommandContext(cmd.Context(), words[0], append(words[1:], tmp.Name())...)
+	run.Stdin, run.Stdout, run.Stderr = u.in, u.out, u.errout
+	if err := run.Run(); err != nil {
+		return nil, fault.Wrap(fault.Failed, err, "", "the editor %s", words[0])
+	}
+	data, err := os.ReadFile(tmp.Name())
+	if err != nil {
+		return nil, err
+	}
+	return agents.Parse(a.Name, a.Name+".toml", data)
+}
+
+func newAgentRemove(u *ui) *cobra.Command {
+	return &cobra.Command{
+		Use: "rm NAME", Short: "Remove a saved agent; its state stays", Args: usageArgs(cobra.ExactArgs(1)),
+		Example: "  handler agent rm web",
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, err := u.catalog()
+			if err != nil {
+				return err
+			}
+			if err := agents.Remove(c.AgentsDir(), args[0]); err != nil {
+				return fault.New(fault.NotFound, "see: handler agent list", "%v", err)
+			}
+			return u.result(map[string]string{"removed": args[0]}, func(io.Writer) error { return nil })
+		},
+	}
+}
+
+// absolute makes a path of the command line absolute; "" stays.
+func absolute(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	return filepath.Abs(path)
+}

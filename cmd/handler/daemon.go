@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/handlerd/handler/cmd/internal/dirs"
+	"github.com/handlerd/handler/handlerd/api/client"
+	"github.com/handlerd/handler/handlerd/fault"
+)
+
+// connect gives a client of a running daemon, starting one where none listens.
+func (u *ui) connect(ctx context.Context) (*client.Client, dirs.Dirs, error) {
+	d, err := u.dirs()
+	if err != nil {
+		return nil, d, err
+	}
+	c := client.New(d.Socket())
+	v, err := c.Version(ctx)
+	switch {
+	case err == nil:
+		if v.Version != version {
+			u.say("handlerd is version %s, handler %s; to end the old one: handler daemon stop", v.Version, version)
+		}
+		return c, d, nil
+	case !client.NotRunning(err):
+		return nil, d, fault.Wrap(fault.Failed, err, "see "+d.Log()+", or end it: handler daemon stop", "handlerd does not answer on %s", d.Socket())
+	}
+	if err := startDaemon(ctx, d); err != nil {
+		return nil, d, err
+	}
+	return c, d, nil
+}
+
+// idleExit is how long a daemon that the command line started stays with nothing to do.
+const idleExit = "15m"
+
+// startDaemon starts handlerd in a session of its own and returns when it listens. Two commands that start one at
+// the same time end up with the same one: handlerd takes a lock, and the loser says so by leaving the socket.
+func startDaemon(ctx context.Context, d dirs.Dirs) error {
+	exe, err := daemonPath()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(d.State, 0o700); err != nil {
+		return fault.Wrap(fault.Failed, err, "", "handlerd's log")
+	}
+	log, err := os.OpenFile(d.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fault.Wrap(fault.Failed, err, "", "handlerd's log")
+	}
+	defer log.Close()
+	ready, readyW, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	cmd := exec.Command(exe, "--idle-exit", idleExit, "--ready-fd", "3")
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{readyW}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	readyW.Close()
+	if err != nil {
+		return fault.Wrap(fault.Failed, err, "", "handlerd could not be started")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { ready.SetReadDeadline(time.Now()) })
+	defer stop()
+	// The daemon writes "ready", or what went wrong, and closes.
+	said, err := io.ReadAll(io.LimitReader(ready, 64<<10))
+	if string(said) == "ready\n" {
+		return cmd.Process.Release()
+	}
+	if err != nil {
+		return fault.Wrap(fault.Failed, errors.Join(ctx.Err(), err), "see "+d.Log(), "handlerd did not come up")
+	}
+	if len(said) == 0 {
+		said = fmt.Appendf(nil, "handlerd ended at once; see %s", d.Log())
+	}
+	_ = cmd.Wait()
+	return fault.New(fault.Failed, "handler doctor", "%s", string(said))
+}
+
+// daemonPath finds handlerd beside this program.
+func daemonPath() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if self, err = filepath.EvalSymlinks(self); err != nil {
+		return "", err
+	}
+	exe := filepath.Join(filepath.Dir(self), "handlerd")
+	if _, err := os.Stat(exe); err != nil {
+		return "", fault.New(fault.Failed, "install all of Handler: make install", "handlerd is not beside %s", self)
+	}
+	return exe, nil
+}
+
+func newDaemon(u *ui) *cobra.Command {
+	status := &cobra.Command{
+		Use: "status", Short: "Say whether handlerd runs", Args: usageArgs(cobra.NoArgs),
+		Example: "  handler daemon status\n  handler daemon status --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d, err := u.dirs()
+			if err != nil {
+				return err
+			}
+			v, err := client.New(d.Socket()).Version(cmd.Context())
+			if client.NotRunning(err) {
+				if err := u.result(map[string]any{"running": false}, func(w io.Writer) error {
+					_, err := fmt.Fprintln(w, "not running; it starts by itself when it is needed")
+					return err
+				}); err != nil {
+					return err
+				}
+				return errReported{1}
+			}
+			if err != nil {
+				return err
+			}
+			return u.result(map[string]any{"running": true, "version": v.Version, "pid": v.PID, "runs": v.Runs, "started": v.Started},
+				func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "running: version %s, pid %d, started %s, %d runs\n", v.Version, v.PID, ago(v.Started), v.Runs)
+					return err
+				})
+		},
+	}
+	stop := &cobra.Command{
+		Use: "stop", Short: "End handlerd and every run", Args: usageArgs(cobra.NoArgs),
+		Example: "  handler daemon stop",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d, err := u.dirs()
+			if err != nil {
+				return err
+			}
+			return stopDaemon(cmd.Context(), d)
+		},
+	}
+	return group("daemon", "Look at or end the daemon behind the commands", status, stop)
+}
+
+// stopDaemon ends the daemon and returns when its process is gone; none running is no error.
+func stopDaemon(ctx context.Context, d dirs.Dirs) error {
+	c := client.New(d.Socket())
+	v, err := c.Version(ctx)
+	if client.NotRunning(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fd, err := openProcess(v.PID)
+	if err != nil {
+		return err
+	}
+	defer fd.Close()
+	if err := c.Stop(ctx); err != nil {
+		return err
+	}
+	return fd.wait(ctx, 30*time.Second)
+}

@@ -1,0 +1,163 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/handlerd/handler/handlerd/acp/jsonrpc"
+)
+
+// handle gets what the agent sends, in order.
+func (r *run) handle(_ context.Context, req *jsonrpc.Request) {
+	switch req.Method {
+	case jsonrpc.MethodSessionUpdate:
+		var p jsonrpc.UpdateParams
+		if req.Decode(&p) == nil { // an update of a shape we do not know is none of ours
+			r.update(p.SessionID, &p.Update)
+		}
+		req.Reply(nil)
+	case jsonrpc.MethodRequestPermission:
+		r.permission(req)
+	case jsonrpc.MethodElicitation:
+		r.elicitation(req)
+	default:
+		req.Refuse(jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "handler run has no method %q", req.Method))
+	}
+}
+
+func (r *run) update(session string, u *jsonrpc.Update) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if session != r.session || r.session == "" {
+		return // what a session says before it is ours is set-up, of another it is not for us
+	}
+	switch u.SessionUpdate {
+	case jsonrpc.UpdateAgentMessage, jsonrpc.UpdateAgentThought:
+		r.chunk(u)
+	case jsonrpc.UpdateToolCall, jsonrpc.UpdateToolCallUpdate:
+		r.toolUpdate(u)
+	case jsonrpc.UpdatePlan:
+		r.flushTools()
+		r.screen.emit(event{Event: evPlan, Entries: u.Entries})
+	case jsonrpc.UpdateNotice:
+		r.notice(u.Severity, strings.Trim(u.Title+": "+u.Description, ": "))
+	}
+}
+
+// notice shows a remark, of the agent or of ours. It runs with mu held.
+func (r *run) notice(severity, text string) {
+	if text == "" {
+		return
+	}
+	if severity == "" {
+		severity = "info"
+	}
+	r.flushTools()
+	r.screen.emit(event{Event: evNotice, Severity: severity, Text: text})
+}
+
+func (r *run) chunk(u *jsonrpc.Update) {
+	b, err := u.Block()
+	if err != nil {
+		return
+	}
+	r.flushTools()
+	kind := evText
+	if u.SessionUpdate == jsonrpc.UpdateAgentThought {
+		kind = evThought
+	}
+	switch b.Type {
+	case jsonrpc.BlockText:
+		if b.Text != "" {
+			r.screen.emit(event{Event: kind, Text: b.Text})
+		}
+	case jsonrpc.BlockResourceLink:
+		r.screen.emit(event{Event: kind, Text: b.URI + "\n"})
+	default:
+		r.images(nil, u.Content)
+	}
+}
+
+// toolUpdate takes in what an update says of a tool call. A call is shown when enough is known of it, and at the
+// latest when something else is to be shown.
+func (r *run) toolUpdate(u *jsonrpc.Update) {
+	if u.ToolCallID == "" {
+		return
+	}
+	t := r.tool(u.ToolCallID)
+	t.merge(u.ToolCall)
+	if content, err := u.ToolContents(); err == nil && content != nil {
+		t.content = content
+	}
+	started := t.Status != "" && t.Status != jsonrpc.StatusPending
+	if !t.shown && (given(t.RawInput) || started) {
+		r.show(t)
+	}
+	r.images(t, u.Content)
+	r.images(t, u.RawOutput)
+	if t.ended || (t.Status != jsonrpc.StatusCompleted && t.Status != jsonrpc.StatusFailed) {
+		return
+	}
+	t.ended = true
+	seconds := round(r.opts.Now().Sub(t.began))
+	r.screen.emit(event{Event: evToolDone, Tool: t.ToolCallID, Name: t.label(), Status: t.Status, Seconds: &seconds, Detail: t.result()})
+	t.content, t.RawOutput = nil, nil // may be large, and is done with
+}
+
+// tool gives the tool call of an id, a new one if there is none.
+func (r *run) tool(id string) *tool {
+	if t := r.tools[id]; t != nil {
+		return t
+	}
+	t := &tool{ToolCall: jsonrpc.ToolCall{ToolCallID: id}, began: r.opts.Now()}
+	r.tools[id] = t
+	r.order = append(r.order, id)
+	r.waiting = append(r.waiting, id)
+	r.calls++
+	if len(r.order) > maxTools {
+		delete(r.tools, r.order[0])
+		r.order = r.order[1:]
+	}
+	return t
+}
+
+// show prints the line of a tool call, after those that came before it.
+func (r *run) show(t *tool) {
+	for len(r.waiting) > 0 {
+		next := r.tools[r.waiting[0]]
+		r.waiting = r.waiting[1:]
+		if next == nil {
+			continue
+		}
+		next.shown = true
+		r.screen.emit(event{
+			Event: evTool, Tool: next.ToolCallID, Name: next.label(), Kind: next.Kind, Detail: next.detail(), Input: next.RawInput,
+		})
+		if next == t {
+			return
+		}
+	}
+}
+
+// flushTools shows every tool call that waits.
+func (r *run) flushTools() { r.show(nil) }
+
+// images saves the pictures in raw; t is the tool call that gave them, nil for the answer's own.
+func (r *run) images(t *tool, raw json.RawMessage) {
+	findImages(raw, func(b64 string) {
+		name, id := "picture", ""
+		if t != nil {
+			name, id = t.label(), t.ToolCallID
+		}
+		if r.opts.ArtifactDir == "" {
+			return
+		}
+		img, err := r.album.add(name, b64)
+		if err != nil {
+			r.notice("warning", err.Error())
+		} else if img != nil {
+			r.screen.emit(event{Event: evImage, Tool: id, Path: img.Path, MediaType: img.MediaType, Bytes: img.Bytes, SHA256: img.SHA256})
+		}
+	})
+}

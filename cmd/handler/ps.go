@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/handlerd/handler/handlerd/api/client"
+	"github.com/handlerd/handler/handlerd/api/types"
+)
+
+// running gives a client of the daemon without starting one; nil where none runs.
+func (u *ui) running(cmd *cobra.Command) (*client.Client, error) {
+	d, err := u.dirs()
+	if err != nil {
+		return nil, err
+	}
+	c := client.New(d.Socket())
+	if _, err := c.Version(cmd.Context()); client.NotRunning(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func newPS(u *ui) *cobra.Command {
+	return &cobra.Command{
+		Use: "ps", Short: "List the runs", Args: usageArgs(cobra.NoArgs),
+		Example: "  handler ps\n  handler ps --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := u.running(cmd)
+			if err != nil {
+				return err
+			}
+			runs := []types.Run{}
+			if c != nil {
+				if runs, err = c.Runs(cmd.Context()); err != nil {
+					return err
+				}
+			}
+			return u.result(runs, func(w io.Writer) error { return psTable(w, runs) })
+		},
+	}
+}
+
+func psTable(w io.Writer, runs []types.Run) error {
+	if len(runs) == 0 {
+		_, err := fmt.Fprintln(w, "no runs; start one: handler run AGENT \"…\"")
+		return err
+	}
+	rows := [][]string{{"RUN", "AGENT", "SINCE", "TURN", "MEMORY", "PROCS", "BROWSER", "NETWORK"}}
+	for _, r := range runs {
+		browser := r.Browser
+		if browser == "" {
+			browser = "–"
+		}
+		turn := r.Turn
+		if r.State != types.StateRunning {
+			turn = r.State
+		}
+		rows = append(rows, []string{
+			r.ID, r.Agent, ago(r.Since), turn, bytesText(r.MemoryBytes) + ofLimit(r.MemoryLimit, bytesText),
+			fmt.Sprint(r.Processes), browser, fmt.Sprintf("%d allowed, %d refused", r.Allowed, r.Refused),
+		})
+	}
+	return table(w, rows)
+}
+
+// ofLimit says a bound, and when the kernel does not keep it.
+func ofLimit(l types.Limit, text func(int64) string) string {
+	switch {
+	case l.Value == 0:
+		return ""
+	case l.Enforced:
+		return " of " + text(l.Value)
+	default:
+		return " of " + text(l.Value) + " (not enforced)"
+	}
+}
+
+func newKill(u *ui) *cobra.Command {
+	return &cobra.Command{
+		Use: "kill RUN…", Short: "End runs, and wait until nothing of them is left", Args: usageArgs(cobra.MinimumNArgs(1)),
+		Example: "  handler kill k3f9\n  handler kill $(handler ps --json | jq -r '.[].id')",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, _, err := u.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, id := range args {
+				if err := c.Kill(cmd.Context(), id); err != nil {
+					return err
+				}
+			}
+			return u.result(map[string]any{"killed": args}, func(io.Writer) error { return nil })
+		},
+	}
+}
+
+func newLogs(u *ui) *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use: "logs RUN", Short: "Show what a run said on standard error, and what was refused", Args: usageArgs(cobra.ExactArgs(1)),
+		Example: "  handler logs k3f9\n  handler logs k3f9 --follow",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, _, err := u.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.Log(cmd.Context(), args[0], follow, func(l types.LogLine) error {
+				if u.json {
+					return writeJSONLine(u.out, l)
+				}
+				_, err := fmt.Fprintf(u.out, "%s  %-8s  %s\n", l.Time.Format("15:04:05.000"), l.From, plain(l.Text))
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run ends")
+	return cmd
+}

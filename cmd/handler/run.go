@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/handlerd/handler/cmd/handler/internal/runner"
+	"github.com/handlerd/handler/cmd/internal/dirs"
+	"github.com/handlerd/handler/handlerd/api/client"
+	"github.com/handlerd/handler/handlerd/fault"
+)
+
+// runFlags are those of handler run.
+type runFlags struct {
+	display, yes, readOnly, unattended bool
+	images                             []string
+	cwd                                string
+}
+
+func newRun(u *ui) *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run AGENT PROMPT…",
+		Short: "Run an agent on a prompt, in a strict sandbox, and print what it does",
+		Long: `Runs AGENT in a strict sandbox, sends it PROMPT and prints its answer, its tool calls and its questions as they
+come. Pictures that it makes are saved and their paths printed. An agent that names no scopes sees the folder this
+is started in.
+
+AGENT is one you saved (handler agent list), or the name of a harness.`,
+		Example: `  handler run claude-code "what does this project do?"
+  handler run web "open http://127.0.0.1:5173 and tell me what is broken" --display
+  handler run demo --yes "open http://example.org then screenshot" --json`,
+		Args: usageArgs(cobra.MinimumNArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return u.run(cmd.Context(), args[0], strings.Join(args[1:], " "), f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.BoolVar(&f.display, "display", false, "show the agent's windows on your screen (Wayland)")
+	fl.BoolVar(&f.yes, "yes", false, "allow what the agent asks, once each")
+	fl.BoolVar(&f.readOnly, "read-only", false, "allow what only reads, refuse the rest")
+	fl.BoolVar(&f.unattended, "unattended", false, "never wait for an answer: what --yes or --read-only does not allow is refused")
+	fl.StringArrayVar(&f.images, "image", nil, "picture to send with the prompt (repeatable)")
+	fl.StringVarP(&f.cwd, "cwd", "C", "", "folder to start in (default: this one)")
+	return cmd
+}
+
+// run is one prompt from start to summary.
+func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
+	cwd, err := filepath.Abs(f.cwd)
+	if err != nil {
+		return fault.Wrap(fault.Failed, err, "cd to a folder that exists", "the current folder")
+	}
+	c, d, err := u.connect(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	stream, err := u.startOn(ctx, c, agent, cwd, f.display)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	if !u.json {
+		u.headline(ctx, c, stream.RunID, d, time.Since(began))
+	}
+	// From here on Ctrl-C is the turn's: the first cancels it, the second ends the run.
+	interrupt := make(chan os.Signal, 2)
+	signal.Notify(interrupt, os.Interrupt)
+	defer signal.Stop(interrupt)
+	ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+
+	outcome, err := runner.Run(ctx, stream, runner.Options{
+		Prompt: prompt, Images: f.images, Cwd: sessionDir(ctx, c, stream.RunID, cwd), Agent: agent, Run: stream.RunID,
+		Yes: f.yes, ReadOnly: f.readOnly, Unattended: f.unattended, Terminal: terminal(u.in) && terminal(u.errout),
+		JSON: u.json, Color: u.color(u.out), Width: width(u.out),
+		Stdin: u.in, Stdout: u.out, Stderr: u.errout,
+		ArtifactDir: filepath.Join(d.State, "artifacts"), Home: d.Home, Interrupt: interrupt,
+		Summary: func(runner.Outcome) []string { return u.summary(ctx, c, stream.RunID) },
+	})
+	if outcome.Status != 0 {
+		return errReported{outcome.Status}
+	}
+	return err
+}
+
+// sessionDir is where the session works: where the run was started, if the agent sees it, else its first scope.
+func sessionDir(ctx context.Context, c *client.Client, id, cwd string) string {
+	run, err := c.Run(ctx, id)
+	if err != nil || len(run.Scopes) == 0 {
+		return cwd
+	}
+	if resolved, err := filepath.EvalSymlinks(cwd); err == nil {
+		for _, s := range run.Scopes {
+			if rel, err := filepath.Rel(s.Path, resolved); err == nil && filepath.IsLocal(rel) {
+				return resolved
+			}
+		}
+	}
+	return run.Scopes[0].Path
+}
+
+// headline says what was started, as far as a person needs it to trust it.
+func (u *ui) headline(ctx context.Context, c *client.Client, id string, d dirs.Dirs, took time.Duration) {
+	run, err := c.Run(ctx, id)
+	if err != nil {
+		return // it has ended already; the runner says so
+	}
+	parts := []string{fmt.Sprintf("● %s  %s in a strict sandbox", run.Agent, run.Harness)}
+	for _, s := range run.Scopes {
+		parts = append(parts, fmt.Sprintf("scope %s (%s)", tilde(s.Path, d.Home), s.Mode))
+	}
+	parts = append(parts, "network: "+plural(run.Hosts, "host"))
+	switch run.Browser {
+	case "wayland":
+		parts = append(parts, "browser on your screen")
+	case "headless":
+		parts = append(parts, "browser without a window")
+	}
+	fmt.Fprintln(u.errout, strings.Join(parts, " · "))
+	for _, n := range run.Notices {
+		fmt.Fprintf(u.errout, "  %s\n", plain(n))
+	}
+	fmt.Fprintf(u.errout, "  run %s started in %s\n", run.ID, seconds(took))
+}
+
+// summary is what the daemon knows of a run that ends.
+func (u *ui) summary(ctx context.Context, c *client.Client, id string) []string {
+	run, err := c.Run(ctx, id)
+	if err != nil || run.Refused == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d refused by policy (handler logs %s)", run.Refused, id)}
+}
+
+func tilde(path, home string) string {
+	if rel, err := filepath.Rel(home, path); err == nil && filepath.IsLocal(rel) {
+		return filepath.Join("~", rel)
+	}
+	return path
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func width(f *os.File) int {
+	w, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return w
+}

@@ -1,0 +1,86 @@
+// Handlerd is the daemon's main: parse, wire, run. It knows the drivers by name; the engine (handlerd/…) does not.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/handlerd/handler/cmd/internal/dirs"
+	"github.com/handlerd/handler/handlerd/fault"
+)
+
+// version is set by the linker: -X main.version=…
+var version = "devel"
+
+// options are the command line's.
+type options struct {
+	idleExit time.Duration
+	readyFD  int
+}
+
+func main() {
+	var o options
+	flags := flag.NewFlagSet("handlerd", flag.ContinueOnError)
+	flags.DurationVar(&o.idleExit, "idle-exit", 0, "end after this long without a run or a request; 0 for never")
+	flags.IntVar(&o.readyFD, "ready-fd", 0, "write \"ready\" to this descriptor, or what went wrong, and close it")
+	show := flags.Bool("version", false, "print the version")
+	flags.Usage = func() {
+		fmt.Fprintf(flags.Output(), "usage: handlerd [flags]\n\nThe daemon behind the handler command, which starts it when it is needed.\n\n")
+		flags.PrintDefaults()
+	}
+	switch err := flags.Parse(os.Args[1:]); {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil || flags.NArg() > 0:
+		os.Exit(fault.Usage.ExitCode())
+	case *show:
+		fmt.Println("handlerd", version)
+		return
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	// The first signal asks for an orderly end, the second one ends at once. Cancelling is no error: it is how the
+	// daemon ends.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	defer stop()
+	ready := newReadiness(o.readyFD)
+	if err := run(ctx, o, log, ready); err != nil {
+		ready.failed(err)
+		log.Error("handlerd ended", "error", err)
+		os.Exit(fault.Of(err).Kind.ExitCode())
+	}
+}
+
+// run is the daemon from its first lock to its last byte.
+func run(ctx context.Context, o options, log *slog.Logger, ready *readiness) error {
+	d, err := dirs.Find(os.Getenv)
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "", "handlerd")
+	}
+	lock, err := takeLock(d)
+	if errors.Is(err, errLocked) {
+		ready.ok() // somebody else's daemon is the one that was wanted
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	daemon, err := wire(d, log)
+	if err != nil {
+		return err
+	}
+	defer daemon.close()
+	l, err := listen(d)
+	if err != nil {
+		return err
+	}
+	return daemon.serve(ctx, l, o.idleExit, ready)
+}

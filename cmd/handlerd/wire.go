@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/handlerd/handler/cmd/internal/dirs"
+	"github.com/handlerd/handler/handlerd/api"
+	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/audit"
+	"github.com/handlerd/handler/handlerd/catalog"
+	"github.com/handlerd/handler/handlerd/display"
+	"github.com/handlerd/handler/handlerd/doctor"
+	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/handlerd/scopes"
+	"github.com/handlerd/handler/handlerd/sessions"
+	"github.com/handlerd/handler/handlerd/settings"
+	"github.com/handlerd/handler/sandbox/podman"
+	"github.com/handlerd/handler/toolbox"
+)
+
+// wired is the daemon's parts, joined.
+type wired struct {
+	dirs     dirs.Dirs
+	log      *slog.Logger
+	settings settings.Settings
+	catalog  catalog.Catalog
+	driver   *podman.Driver
+	builder  *toolbox.Builder
+	audit    *audit.Log
+	runs     *sessions.Manager
+	closers  []func() error
+}
+
+// wire makes every part, in the order of wired's fields; close ends them.
+func wire(d dirs.Dirs, log *slog.Logger) (w *wired, err error) {
+	w = &wired{dirs: d, log: log, catalog: catalog.Catalog{Config: d.Config, State: d.State, Home: d.Home}}
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
+	if w.settings, err = settings.Load(filepath.Join(d.Config, "handler.toml")); err != nil {
+		return nil, fault.Wrap(fault.Usage, err, "", "Handler's settings")
+	}
+	for _, dir := range []string{d.State, d.Data} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fault.Wrap(fault.Failed, err, "handler doctor", "Handler's folders")
+		}
+	}
+	for _, step := range []func() error{w.wireDriver, w.wireBuilder, w.wireRuns} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// beside gives a program that is installed beside this one.
+func beside(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if self, err = filepath.EvalSymlinks(self); err != nil {
+		return "", err
+	}
+	path := filepath.Join(filepath.Dir(self), name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fault.New(fault.Failed, "install all of Handler: make install", "%s is not beside handlerd, in %s", name, filepath.Dir(self))
+	}
+	return path, nil
+}
+
+// owner tells this installation's sandboxes from another's: a digest of the folders that make it.
+func owner(d dirs.Dirs) string {
+	sum := sha256.Sum256([]byte(d.State + "\x00" + d.Data + "\x00" + d.Run))
+	return hex.EncodeToString(sum[:8])
+}
+
+// buildEnv is what of our environment says how to reach the world, for builds; no sandbox sees it.
+func buildEnv() []string {
+	var env []string
+	for _, name := range []string{
+		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+		"SSL_CERT_FILE", "SSL_CERT_DIR", "REGISTRY_AUTH_FILE", "CONTAINERS_REGISTRIES_CONF",
+	} {
+		if value := os.Getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+func (w *wired) wireDriver() error {
+	driver, err := podman.New(podman.Options{
+		StateDir: filepath.Join(w.dirs.Data, "podman"), RunDir: filepath.Join(w.dirs.Run, "podman"), Owner: owner(w.dirs),
+		Socket: w.settings.Engine.Socket, Podman: w.settings.Engine.Podman, Runtime: w.settings.Engine.Runtime,
+		Path: os.Getenv("PATH") + ":" + podman.DefaultPath, Env: buildEnv(),
+		SessionBus: sessionBus(w.dirs.XDGRun), Logger: w.log.With("part", "podman"),
+	})
+	if err != nil {
+		return err
+	}
+	w.driver = driver
+	w.closing(driver.Close)
+	return nil
+}
+
+// sessionBus is the address of the person's D-Bus, where there is a session.
+func sessionBus(runtimeDir string) string {
+	if bus := os.Getenv("DBUS_SESSION_BUS_ADDRESS"); bus != "" {
+		return bus
+	}
+	if path := filepath.Join(runtimeDir, "bus"); exists(path) {
+		return "unix:path=" + path
+	}
+	return ""
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func (w *wired) wireBuilder() error {
+	guest, err := beside("handler-guest")
+	if err != nil {
+		return err
+	}
+	demo, err := beside("handler-demo-agent")
+	if err != nil {
+		return err
+	}
+	env := map[string]string{}
+	for _, kv := range buildEnv() {
+		if name, value, _ := strings.Cut(kv, "="); strings.HasSuffix(strings.ToLower(name), "_proxy") {
+			env[name] = value
+		}
+	}
+	w.builder, err = toolbox.New(toolbox.Options{
+		Images: w.driver.Images(), Driver: w.driver, Guest: guest,
+		RunRoot: filepath.Join(w.dirs.Run, "try"), StateDir: w.dirs.State,
+		Addons:       w.catalog.Addons,
+		Harnesses:    w.catalog.Harnesses,
+		HarnessFiles: map[string]map[string]string{"demo": {"handler-demo-agent": demo}},
+		CABundles:    caBundles(), Env: env, Logger: w.log.With("part", "toolbox"),
+	})
+	return err
+}
+
+// caBundles are the files of authorities that this machine trusts.
+func caBundles() []string {
+	if file := os.Getenv("SSL_CERT_FILE"); file != "" {
+		return []string{file}
+	}
+	return nil
+}
+
+func (w *wired) wireRuns() error {
+	log, err := audit.Open(filepath.Join(w.dirs.State, "audit", "audit.jsonl"))
+	if err != nil {
+		return fault.Wrap(fault.Failed, err, "handler doctor", "the audit log")
+	}
+	w.audit = log
+	w.closing(log.Close)
+	guest, err := beside("handler-guest")
+	if err != nil {
+		return err
+	}
+	w.runs = sessions.New(sessions.Options{
+		Driver: w.driver, Images: w.driver.Images(),
+		Plan: w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
+		Scopes: scopes.Config{
+			Home:    w.dirs.Home,
+			Handler: []string{w.dirs.Config, w.dirs.State, w.dirs.Data, w.dirs.Run},
+			Engine:  []string{filepath.Join(w.dirs.Home, ".local/share/containers"), filepath.Join(w.dirs.XDGRun, "containers")},
+			Runtime: w.dirs.XDGRun, Protect: w.settings.Protect.Paths, Allow: w.settings.Protect.Allowed,
+		},
+		Audit: log, Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), StateDir: w.dirs.State, Guest: guest,
+		Logger: w.log,
+	})
+	return nil
+}
+
+// findDisplay looks for the Wayland socket that whoever asked for the run means; what they do not say, the daemon's
+// own environment may.
+func findDisplay(runtimeDir string) func(context.Context, types.Wayland) (string, string, error) {
+	return func(ctx context.Context, asked types.Wayland) (string, string, error) {
+		env := display.Env{HandlerSocket: asked.HandlerSocket, WaylandDisplay: asked.Display, RuntimeDir: asked.RuntimeDir}
+		if env.HandlerSocket == "" && env.WaylandDisplay == "" {
+			env.HandlerSocket, env.WaylandDisplay = os.Getenv("HANDLER_WAYLAND_SOCKET"), os.Getenv("WAYLAND_DISPLAY")
+		}
+		if env.RuntimeDir == "" {
+			env.RuntimeDir = runtimeDir
+		}
+		socket, err := display.Find(ctx, env)
+		if err != nil {
+			return "", "", err
+		}
+		compositor, err := display.Ask(ctx, socket)
+		if err != nil {
+			return "", "", fault.Wrap(fault.Failed, err, "handler doctor", "the Wayland socket %s", socket)
+		}
+		return socket, compositor.Notice(), nil
+	}
+}
+
+func (w *wired) apiOptions(stop func(), busy func() func()) api.Options {
+	return api.Options{
+		Runs: runs{w.runs}, Images: images{w.builder}, Doctor: w.doctor, Stop: stop, Busy: busy,
+		Version: version, Logger: w.log.With("part", "api"),
+	}
+}
+
+// runs gives sessions.Manager the API's words: its Start returns the interface.
+type runs struct{ *sessions.Manager }
+
+func (r runs) Start(ctx context.Context, req types.RunRequest) (api.Run, error) {
+	run, err := r.Manager.Start(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+// doctor looks at everything, the engine and the images included.
+func (w *wired) doctor(ctx context.Context) []types.Finding {
+	s := doctor.System(os.Getenv("PATH") + ":" + podman.DefaultPath)
+	s.User.Name = os.Getenv("USER")
+	s.RuntimeDir, s.StateDir, s.DataDir, s.Runtime = w.dirs.XDGRun, w.dirs.State, w.dirs.Data, w.settings.Engine.Runtime
+	s.Engine = w.driver.Info
+	s.Images = images{w.builder}.List
+	s.Display = func(ctx context.Context) (string, display.Compositor, error) {
+		socket, _, err := findDisplay(w.dirs.XDGRun)(ctx, types.Wayland{})
+		if err != nil {
+			return "", display.Compositor{}, err
+		}
+		c, err := display.Ask(ctx, socket)
+		return socket, c, err
+	}
+	return doctor.Checks(ctx, s)
+}

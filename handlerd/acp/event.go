@@ -1,0 +1,52 @@
+package acp
+
+import "github.com/handlerd/handler/policy"
+
+// A Side is one end of a relay.
+type Side int
+
+const (
+	Client Side = iota
+	Agent
+)
+
+// String gives "client" or "agent".
+func (s Side) String() string {
+	if s == Client {
+		return "client"
+	}
+	return "agent"
+}
+
+func (s Side) other() Side { return 1 - s }
+
+// An EventKind says what an Event tells of.
+type EventKind int
+
+const (
+	// TurnStarted: a session/prompt went to the agent. Session is set.
+	TurnStarted EventKind = iota
+	// TurnEnded: it was answered, or one of the ends is gone. Session is set.
+	TurnEnded
+	// SessionOpened: the agent accepted a session/new, load, resume or fork. Session and Method are set.
+	SessionOpened
+	// SessionClosed: the agent accepted a session/close or delete. Session is set.
+	SessionClosed
+	// ToolCalled: the agent began a tool call in a turn (a replayed history has none). Session is set.
+	ToolCalled
+	// Judged: a rule said something other than a plain allow. Verdict, From and Method are set.
+	Judged
+	// LineDropped: a line was no message and went nowhere; Text says why and how it began, as far as it is
+	// printable. From is set. Agents print banners on standard output.
+	LineDropped
+)
+
+// An Event is what an observer of a relay sees.
+type Event struct {
+	Kind    EventKind
+	From    Side
+	Session string
+	Method  string
+	Verdict policy.Verdict
+	Text    string
+}

@@ -1,0 +1,279 @@
+package acp
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/handlerd/handler/policy"
+)
+
+// Options make a Relay. Client, Agent and Rules have to be there; everything else works when zero.
+type Options struct {
+	// Client and Agent are the two ends. Close has to end a Read and a Write that are under way; where there is a
+	// CloseWrite() error, it ends the output alone. Run closes both.
+	Client, Agent io.ReadWriteCloser
+	Rules         Rules
+
+	// Observe sees what happens, in order within a direction. It is called from the goroutines that carry the
+	// messages, both directions at a time: it has to be quick and safe for concurrent use. Nil for none.
+	Observe func(Event)
+
+	// AgentEnded gives the text that clients get for what is unanswered when the agent has ended, such as "the
+	// agent ended with exit code 1: …". The context ends after five seconds. Nil gives a plain one.
+	AgentEnded func(context.Context) string
+
+	Log *slog.Logger // nil discards
+
+	MaxLine    int // bytes of one line; DefaultMaxLine if 0
+	MaxRequest int // bytes of a line that goes to the agent; DefaultMaxRequest if 0
+	MaxPending int // unanswered requests of one side; DefaultMaxPending if 0
+
+	// Drain is how long the other side may take to end after one has: to say what it still has to say, and to
+	// read it. Five seconds if 0.
+	Drain time.Duration
+}
+
+// A Relay carries the messages between one client and one agent. See the package comment.
+type Relay struct {
+	o     Options
+	sides [2]*side
+
+	clientGone atomic.Bool // the client says nothing more: its requests' answers still go to it
+
+	mu    sync.Mutex
+	turns map[string]int // unanswered prompts by session; protected by mu
+	ended string         // what requests get once the agent is gone; protected by mu
+	noise int            // lines dropped so far; protected by mu
+}
+
+// A side is one end: what it says is read from conn, what it is told goes through out.
+type side struct {
+	conn    io.ReadWriteCloser
+	out     *outbox
+	pending *pending // its unanswered requests
+}
+
+// An End says how a relay ended.
+type End struct {
+	By  Side  // who ended first; not set where Err is the context's
+	Err error // nil for a plain end of input; ErrHalfLine, an error of the connection, or the context's cause
+}
+
+// NewRelay makes a relay that [Relay.Run] starts.
+func NewRelay(o Options) *Relay {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Observe == nil {
+		o.Observe = func(Event) {}
+	}
+	if o.MaxLine <= 0 {
+		o.MaxLine = DefaultMaxLine
+	}
+	if o.MaxRequest <= 0 {
+		o.MaxRequest = DefaultMaxRequest
+	}
+	if o.Drain <= 0 {
+		o.Drain = 5 * time.Second
+	}
+	r := &Relay{o: o, turns: make(map[string]int)}
+	for s, conn := range []io.ReadWriteCloser{Client: o.Client, Agent: o.Agent} {
+		r.sides[s] = &side{conn: conn, out: newOutbox(conn), pending: newPending(o.MaxPending)}
+	}
+	return r
+}
+
+// Run carries messages until one side has ended and the other has had its time to, or ctx ends; then both ends are
+// closed, nothing of the relay runs any more, and the End says how it came. Run is called once.
+//
+// When the client is gone, its turns are cancelled, the agent's questions are answered as ACP says, and the agent's
+// input ends. When the agent is gone, everything the client waits for gets an error, and then the client's input ends.
+func (r *Relay) Run(ctx context.Context) End {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // ends when the relay is done, not when ctx is
+	defer stop()
+	var running sync.WaitGroup
+	var pumps [2]chan error
+	for s, end := range r.sides {
+		pumps[s] = make(chan error, 1)
+		running.Go(end.out.run)
+		running.Go(func() { pumps[s] <- r.pump(work, Side(s)) })
+	}
+	end, by := r.firstEnd(ctx, pumps)
+	switch by {
+	case byClient:
+		r.clientEnded(ctx, pumps[Agent])
+	case byAgent:
+		r.agentEnded(ctx, work)
+	case byContext:
+		r.cancelled(work, end.Err)
+	}
+	stop()
+	r.o.Client.Close()
+	r.o.Agent.Close()
+	for _, s := range r.sides { // an outbox that has nothing to write waits for its queue
+		select {
+		case s.out.queue <- parcel{last: true}:
+		case <-s.out.done:
+		}
+	}
+	running.Wait()
+	r.endTurns()
+	return end
+}
+
+const (
+	byClient = iota
+	byAgent
+	byContext
+)
+
+// firstEnd waits for what ends the relay first.
+func (r *Relay) firstEnd(ctx context.Context, pumps [2]chan error) (End, int) {
+	select {
+	case err := <-pumps[Client]:
+		return End{Client, err}, byClient
+	case err := <-pumps[Agent]:
+		return End{Agent, err}, byAgent
+	case <-r.sides[Client].out.done: // it reads no more
+		return End{Client, r.sides[Client].out.err}, byClient
+	case <-r.sides[Agent].out.done:
+		// It reads no more, and mostly is about to end: what it still says counts.
+		select {
+		case err := <-pumps[Agent]:
+			return End{Agent, err}, byAgent
+		case <-time.After(r.o.Drain):
+			return End{Agent, r.sides[Agent].out.err}, byAgent
+		case <-ctx.Done():
+		}
+	case <-ctx.Done():
+	}
+	return End{Err: context.Cause(ctx)}, byContext
+}
+
+// clientEnded ends the agent in good order.
+func (r *Relay) clientEnded(ctx context.Context, agentPump <-chan error) {
+	ctx, cancel := context.WithTimeout(ctx, r.o.Drain)
+	defer cancel()
+	r.clientGone.Store(true)
+	agent := r.sides[Agent]
+	for _, c := range agent.pending.seal() {
+		_ = agent.out.line(ctx, goneAnswer(c.id, c.method))
+	}
+	for _, session := range r.liveTurns() {
+		_ = agent.out.line(ctx, cancelLine(session))
+	}
+	agent.out.finish(ctx)
+	select {
+	case <-agentPump:
+	case <-ctx.Done():
+	}
+	r.failClient(ctx, "the connection was closed")
+	r.sides[Client].out.finish(ctx)
+}
+
+// agentEnded tells the client what became of what it waits for.
+func (r *Relay) agentEnded(ctx, work context.Context) {
+	text := "the agent ended"
+	if r.o.AgentEnded != nil {
+		asking, cancel := context.WithTimeout(ctx, 5*time.Second)
+		text = r.o.AgentEnded(asking)
+		cancel()
+	}
+	ctx, cancel := context.WithTimeout(work, r.o.Drain)
+	defer cancel()
+	r.failClient(ctx, text)
+	r.sides[Client].out.finish(ctx)
+}
+
+// cancelled is agentEnded for a run that somebody ended: it takes no long time.
+func (r *Relay) cancelled(work context.Context, cause error) {
+	ctx, cancel := context.WithTimeout(work, min(r.o.Drain, time.Second/2))
+	defer cancel()
+	r.o.Agent.Close()
+	r.failClient(ctx, "the run was ended: "+cause.Error())
+	r.sides[Client].out.finish(ctx)
+}
+
+// failClient answers every unanswered request of the client with an error, and those to come.
+func (r *Relay) failClient(ctx context.Context, text string) {
+	r.mu.Lock()
+	r.ended = text
+	r.mu.Unlock()
+	client := r.sides[Client]
+	for _, c := range client.pending.seal() {
+		_ = client.out.line(ctx, failLine(c.id, CodeInternal, text, nil))
+		if c.method == "session/prompt" {
+			r.turnEnded(c.session)
+		}
+	}
+}
+
+// goneAnswer is what an agent gets for its request when the client is gone.
+func goneAnswer(id []byte, method string) []byte {
+	switch method {
+	case "session/request_permission":
+		return resultLine(id, policy.PermissionCancelled())
+	case "elicitation/create":
+		return resultLine(id, []byte(`{"action":"cancel"}`))
+	}
+	return failLine(id, CodeInternal, "the client is gone", nil)
+}
+
+// turnStarted counts a prompt that is on its way.
+func (r *Relay) turnStarted(session string) {
+	r.mu.Lock()
+	r.turns[session]++
+	r.mu.Unlock()
+	r.o.Observe(Event{Kind: TurnStarted, Session: session})
+}
+
+func (r *Relay) turnEnded(session string) {
+	r.mu.Lock()
+	if r.turns[session]--; r.turns[session] <= 0 {
+		delete(r.turns, session)
+	}
+	r.mu.Unlock()
+	r.o.Observe(Event{Kind: TurnEnded, Session: session})
+}
+
+func (r *Relay) inTurn(session string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.turns[session] > 0
+}
+
+func (r *Relay) liveTurns() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	live := make([]string, 0, len(r.turns))
+	for session := range r.turns {
+		live = append(live, session)
+	}
+	return live
+}
+
+// endTurns tells the observer of the turns that never got an answer.
+func (r *Relay) endTurns() {
+	for _, session := range r.liveTurns() {
+		for r.inTurn(session) {
+			r.turnEnded(session)
+		}
+	}
+}
+
+// Inject sends a notification to one side, in order with what is carried, such as a session/cancel of Handler's own.
+// Requests cannot be sent, since their answers would have nowhere to go.
+func (r *Relay) Inject(ctx context.Context, to Side, line []byte) error {
+	e, err := Scan(line)
+	if err != nil {
+		return err
+	}
+	if e.Kind != Notification {
+		return &ScanError{CodeInvalidRequest, "only a notification can be injected"}
+	}
+	return r.sides[to].out.line(ctx, append([]byte(nil), line...))
+}

@@ -1,0 +1,190 @@
+package acp
+
+import (
+	"sync"
+
+	"github.com/handlerd/handler/policy"
+	"github.com/handlerd/handler/policy/rawjson"
+)
+
+// Rules say what becomes of a message. A Relay asks from two goroutines, one a direction, and each message before the
+// next of its direction is read: answers are quick, and the rules safe for concurrent use.
+type Rules interface {
+	FromClient(Message) Decision
+	FromAgent(Message) Decision
+}
+
+// A Message is one line and what Scan found in it. It is the callee's only during the call.
+type Message struct {
+	Envelope
+	Line []byte
+	// For is the method of the request that a Response answers; "" otherwise.
+	For string
+	// ForSession is the sessionId of that request's params; "" for none.
+	ForSession string
+}
+
+// part gives the bytes of a part; nil where it is absent.
+func (m Message) part(s rawjson.Span) []byte {
+	if !s.Present() {
+		return nil
+	}
+	return s.Of(m.Line)
+}
+
+// An Action is what becomes of a message.
+type Action int
+
+const (
+	// Forward passes the line on, with Edits made.
+	Forward Action = iota
+	// Answer gives a request's sender Result, or where that is nil the error of Refusal with Code. A Response is
+	// passed on as that error; a Notification is dropped.
+	Answer
+	// Drop passes nothing on and answers nothing: for notifications.
+	Drop
+)
+
+// A Decision is the answer of Rules. The zero Decision forwards the line as it is.
+type Decision struct {
+	Action  Action
+	Edits   []rawjson.Edit // over Message.Line, in order
+	Result  []byte         // JSON
+	Code    int
+	Refusal policy.Verdict
+	Notes   []policy.Verdict // what the audit log is told, refusals too
+}
+
+// PolicyRules are the rules of contract C over the messages of one run.
+type PolicyRules struct {
+	config   *policy.Config
+	sessions int // how many sessions may be open (B.8); 0 for no bound
+
+	mu      sync.Mutex
+	caps    policy.Caps         // protected by mu
+	open    map[string]struct{} // sessions; protected by mu; nil without a bound
+	opening int                 // requests under way that open one; protected by mu
+}
+
+// NewRules makes the rules of one run. sessionsPerRun bounds how many sessions are open at a time (B.8), for agents
+// that leak servers between them; 0 for no bound.
+func NewRules(config *policy.Config, sessionsPerRun int) *PolicyRules {
+	return &PolicyRules{config: config, sessions: sessionsPerRun, open: make(map[string]struct{})}
+}
+
+var _ Rules = (*PolicyRules)(nil)
+
+// FromClient judges what goes to the agent.
+func (p *PolicyRules) FromClient(m Message) Decision {
+	switch {
+	case m.Kind == Response:
+		return Decision{}
+	case m.Method == "initialize":
+		return decide(p.config.Initialize(m.part(m.Params)), m.Params)
+	case policy.SetsUpSession(m.Method):
+		if m.Kind != Request {
+			return decide(policy.Ruling{Verdict: noRequest(m.Method), Notes: []policy.Verdict{noRequest(m.Method)}}, m.Params)
+		}
+		return p.setUp(m)
+	}
+	return decide(p.config.ClientCall(m.Method), m.Params)
+}
+
+func noRequest(method string) policy.Verdict {
+	return policy.Verdict{Action: policy.Refuse, Rule: "P9", Reason: method + " without an id"}
+}
+
+// setUp judges a request that opens a session, under the bound on them.
+func (p *PolicyRules) setUp(m Message) Decision {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	session := stringAt(m.Line, m.Params, "sessionId")
+	_, again := p.open[session] // a session/load of one that is open
+	if p.sessions > 0 && len(p.open)+p.opening >= p.sessions && (!again || m.Method == "session/fork") {
+		v := policy.Verdict{
+			Action: policy.Refuse, Rule: "B.8",
+			Reason: "this agent keeps its sessions apart only in runs of their own, and one is open",
+			Hint:   "close it, or start the agent once more",
+		}
+		return Decision{Action: Answer, Code: CodeInvalidParams, Refusal: v, Notes: []policy.Verdict{v}}
+	}
+	d := decide(p.config.SetUpSession(m.Method, m.part(m.Params), p.caps), m.Params)
+	if d.Action == Forward {
+		p.opening++
+	}
+	return d
+}
+
+// FromAgent judges what goes to the client.
+func (p *PolicyRules) FromAgent(m Message) Decision {
+	switch m.Kind {
+	case Request:
+		return decide(p.config.AgentCall(m.Method, m.part(m.Params), p.known()), m.Params)
+	case Notification:
+		return decide(p.config.AgentNotice(m.Method, p.known()), m.Params)
+	}
+	failed := m.Error.Present() && !rawjson.IsNull(m.Line, m.Error)
+	switch {
+	case policy.SetsUpSession(m.For):
+		p.setUpDone(m, failed)
+	case m.For == "session/close" || m.For == "session/delete":
+		if !failed {
+			p.mu.Lock()
+			delete(p.open, m.ForSession)
+			p.mu.Unlock()
+		}
+	}
+	if failed {
+		return decide(p.config.AgentError(m.part(m.Error)), m.Error)
+	}
+	if m.For != "initialize" {
+		return Decision{}
+	}
+	ruling, caps := p.config.InitializeAnswer(m.part(m.Result))
+	p.mu.Lock()
+	p.caps = caps
+	p.mu.Unlock()
+	return decide(ruling, m.Result)
+}
+
+func (p *PolicyRules) known() policy.Caps {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.caps
+}
+
+// maxOpen bounds what is remembered of an agent that makes session ids up; only runs with a bound on sessions look
+// at it.
+const maxOpen = 1024
+
+func (p *PolicyRules) setUpDone(m Message, failed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opening--
+	if id := openedSession(m); !failed && p.sessions > 0 && len(p.open) < maxOpen {
+		p.open[id] = struct{}{}
+	}
+}
+
+// openedSession gives the session that an answer is about: the one it names, else the one that was asked for.
+func openedSession(m Message) string {
+	if id := stringAt(m.Line, m.Result, "sessionId"); id != "" {
+		return id
+	}
+	return m.ForSession
+}
+
+// decide makes a Decision of a Ruling over the part at s.
+func decide(r policy.Ruling, s rawjson.Span) Decision {
+	d := Decision{Notes: r.Notes}
+	switch r.Action {
+	case policy.Refuse:
+		d.Action, d.Code, d.Refusal = Answer, r.Code, r.Verdict
+	case policy.Edit:
+		d.Edits = make([]rawjson.Edit, len(r.Edits))
+		for i, e := range r.Edits {
+			d.Edits[i] = rawjson.Edit{Span: rawjson.Span{Start: e.Start + s.Start, End: e.End + s.Start}, New: e.New}
+		}
+	}
+	return d
+}

@@ -1,0 +1,367 @@
+package sessions
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/audit"
+	"github.com/handlerd/handler/handlerd/egress"
+	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/handlerd/scopes"
+	"github.com/handlerd/handler/handlerd/secrets"
+	"github.com/handlerd/handler/policy"
+	"github.com/handlerd/handler/render"
+	"github.com/handlerd/handler/sandbox"
+	"github.com/handlerd/handler/sandbox/rundir"
+)
+
+// An openScope is a scope of a live run and what was found in it when the run started.
+type openScope struct {
+	path     string // resolved
+	readOnly bool
+	before   *scopes.View
+}
+
+func (s openScope) mode() string {
+	if s.readOnly {
+		return "ro"
+	}
+	return "rw"
+}
+
+// openScopes checks the scopes, resolves them, and puts the protected paths over them (A.9).
+func (r *Run) openScopes(_ context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
+	var mounts []sandbox.Mount
+	for _, m := range spec.Mounts {
+		checked, err := r.m.opts.Scopes.Check(m.Source)
+		var bad *scopes.Error
+		if errors.As(err, &bad) {
+			return &fault.Fault{Kind: fault.Refused, Text: "the scope " + bad.Path + " " + bad.Reason, Hint: bad.Remedy, Err: err}
+		}
+		if err != nil {
+			return fault.Wrap(fault.Failed, err, "", "the scope %s", m.Source)
+		}
+		if checked.Note != "" {
+			r.notice("%s", checked.Note)
+		}
+		view, err := r.m.opts.Scopes.Look(checked.Path)
+		if err != nil {
+			return fault.Wrap(fault.Failed, err, "", "the scope %s", m.Source)
+		}
+		for _, n := range view.Notices {
+			r.notice("%s", n)
+		}
+		if len(view.Sockets) > 0 {
+			r.notice("sockets in the scope are reached past the sandbox's network: %s", strings.Join(view.Sockets, ", "))
+		}
+		mounts = append(mounts, sandbox.Mount{Source: checked.Path, Target: checked.Path, ReadOnly: m.ReadOnly}) // P1 compares resolved paths
+		if !m.ReadOnly {
+			mounts = append(mounts, view.Mounts...)
+		}
+		r.scopes = append(r.scopes, openScope{checked.Path, m.ReadOnly, view})
+	}
+	spec.Mounts = mounts
+	if spec.Dir == "" && len(r.scopes) > 0 {
+		spec.Dir = r.scopes[0].path
+	} else if resolved, err := scopes.Resolve(spec.Dir); err == nil {
+		spec.Dir = resolved
+	}
+	return nil
+}
+
+// closeScopes names to the person what appeared in the scopes that their own tools would run (A.9).
+func (r *Run) closeScopes() {
+	for _, s := range r.scopes {
+		if s.readOnly {
+			continue
+		}
+		after, err := r.m.opts.Scopes.Look(s.path)
+		if err != nil {
+			r.log.add("handlerd", fmt.Sprintf("the scope %s could not be looked at after the run: %v", s.path, err))
+			continue
+		}
+		if appeared := scopes.Appeared(s.before, after); len(appeared) > 0 {
+			text := "your own tools would run these, which appeared or changed during the run: " + strings.Join(appeared, ", ")
+			r.log.add("handlerd", text)
+			r.audit(audit.Record{Kind: audit.KindScope, Subject: s.path, Reason: text})
+		}
+	}
+}
+
+// checkImages gives an error with the command that builds what is missing.
+func (r *Run) checkImages(ctx context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
+	for _, ref := range append([]string{spec.Image}, imageRefs(spec.Images)...) {
+		if _, err := r.m.opts.Images.Inspect(ctx, ref); err != nil {
+			return startFault(err, r.plan)
+		}
+	}
+	return nil
+}
+
+func imageRefs(mounts []sandbox.ImageMount) []string {
+	refs := make([]string, len(mounts))
+	for i, m := range mounts {
+		refs[i] = m.Image
+	}
+	return refs
+}
+
+// readSecrets reads the bindings' secrets into files on the sandbox's tmpfs.
+func (r *Run) readSecrets(_ context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
+	files := slices.Clone(spec.Files)
+	for _, s := range r.plan.Secrets {
+		value, err := secrets.Read(s.Source)
+		if err != nil {
+			return fault.Wrap(fault.Failed, err, "", "the secret %s", s.Name)
+		}
+		files = append(files, sandbox.File{Path: s.Path, Mode: s.Mode, Content: []byte(value.Reveal())})
+	}
+	spec.Files = files
+	return nil
+}
+
+// openNetwork makes the run's rules, its proxy, and the placeholder key of its upstreams.
+func (r *Run) openNetwork(_ context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
+	var err error
+	if r.network, err = r.m.opts.Network(r.plan); err != nil {
+		return err
+	}
+	env := maps.Clone(spec.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	key := "handler-" + rand.Text()
+	ups := make([]egress.Upstream, 0, len(r.plan.Upstreams))
+	for _, u := range r.plan.Upstreams {
+		ups = append(ups, r.upstream(u))
+		address := "http://" + sandbox.ProxyAddr + "/upstream/" + u.Name
+		for name, value := range u.Env {
+			env[name] = strings.NewReplacer("{url}", address, "{key}", key).Replace(value)
+		}
+	}
+	maps.Copy(env, proxyEnv())
+	spec.Env = env
+	r.egress, err = egress.New(egress.Options{
+		Rules: func() policy.Network { return r.network }, Upstreams: ups, Key: key,
+		Resolver: r.m.opts.Resolver, Audit: r.auditEgress, Logger: r.m.log.With("run", r.id),
+	})
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "", "the network of agent %s", r.plan.Agent)
+	}
+	return nil
+}
+
+func (r *Run) upstream(u render.Upstream) egress.Upstream {
+	return egress.Upstream{
+		Name: u.Name, URL: u.URL, Methods: u.Methods, Paths: u.Paths, Header: u.Header, Prefix: u.Prefix, Extra: u.Extra,
+		Secret: func() (string, error) {
+			value, err := secrets.Read(u.Secret)
+			if err != nil {
+				return "", err
+			}
+			return value.TrimNewline().Reveal(), nil
+		},
+	}
+}
+
+// proxyEnv tells programs of the way out. What listens inside the sandbox is reached directly.
+func proxyEnv() map[string]string {
+	const proxy, direct = "http://" + sandbox.ProxyAddr, "127.0.0.1,localhost,::1"
+	return map[string]string{
+		"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "NO_PROXY": direct,
+		"http_proxy": proxy, "https_proxy": proxy, "no_proxy": direct,
+		"NODE_USE_ENV_PROXY": "1", // Node's own fetch knows no proxy without it
+	}
+}
+
+// serverEnv is what the plan's MCP servers are told of the sandbox by the engine: the way out, and the display.
+// Agents may start a server with an environment of its own, so the sandbox's is not enough.
+func serverEnv(display bool) []policy.Pair {
+	env := proxyEnv()
+	if display {
+		env["WAYLAND_DISPLAY"], env["XDG_RUNTIME_DIR"] = sandbox.DisplayTarget, sandbox.RuntimeTarget
+	}
+	var pairs []policy.Pair
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		pairs = append(pairs, policy.Pair{Name: name, Value: env[name]})
+	}
+	return pairs
+}
+
+func (r *Run) auditEgress(rec egress.Record) {
+	if rec.Verdict.Action != policy.Refuse {
+		return
+	}
+	line := audit.Of(rec.Verdict)
+	line.Kind, line.Subject = audit.KindNetwork, rec.Host
+	if rec.Port != 0 {
+		line.Subject = fmt.Sprintf("%s:%d", rec.Host, rec.Port)
+	}
+	r.audit(line)
+	r.log.add("policy", rec.Verdict.String())
+}
+
+// openDir makes the run directory and serves the proxy in it.
+func (r *Run) openDir(_ context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
+	dir, err := rundir.New(r.m.opts.RunRoot, r.id, rundir.Options{
+		Logger:     r.m.log.With("run", r.id),
+		StderrLine: func(line []byte) { r.log.add("agent", strings.ToValidUTF8(string(line), "·")) },
+	})
+	if err != nil {
+		return fault.Wrap(fault.Failed, err, "handler doctor", "the run's folder")
+	}
+	r.dir = dir
+	spec.RunDir, spec.Guest = dir.Path(), r.m.opts.Guest
+	l, err := dir.Listen(sandbox.SocketEgress)
+	if err != nil {
+		return fault.Wrap(fault.Failed, err, "handler doctor", "the run's proxy")
+	}
+	go func() {
+		// Serve ends with the Server, which end closes before it is done.
+		if err := r.egress.Serve(l); err != nil {
+			r.m.log.Error("proxy ended", "run", r.id, "error", err)
+			r.cancel(fault.Wrap(fault.Failed, err, "", "the run's proxy ended"))
+		}
+	}()
+	return nil
+}
+
+// openDisplay finds the Wayland socket where a display was asked for (A.6): never a launch without it.
+func (r *Run) openDisplay(ctx context.Context, req types.RunRequest, spec *sandbox.Spec) error {
+	if slices.ContainsFunc(r.plan.SessionDefaults.MCPServers, func(s render.MCPServer) bool { return s.Name == "playwright" }) {
+		r.browser = "headless"
+	}
+	if !r.plan.Display && !req.Display {
+		return nil
+	}
+	socket, notice, err := r.m.opts.Display(ctx, req.Wayland)
+	if err != nil {
+		return err
+	}
+	if notice != "" {
+		r.notice("%s", notice)
+	}
+	spec.Display = &sandbox.Display{Mode: sandbox.DisplayWayland, Socket: socket}
+	if r.browser != "" {
+		r.browser = "wayland"
+	}
+	return nil
+}
+
+// finishSpec names the sandbox and says what the kernel does not keep of its limits.
+func (r *Run) finishSpec(ctx context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
+	spec.Name = "handler-" + r.m.opts.Owner[:min(8, len(r.m.opts.Owner))] + "-" + r.id
+	labels := maps.Clone(spec.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[sandbox.LabelRun], labels[sandbox.LabelOwner], labels[sandbox.LabelAgent] = r.id, r.m.opts.Owner, r.plan.Agent
+	spec.Labels = labels
+	for _, n := range r.plan.Notices {
+		r.notice("%s", n)
+	}
+	r.env = serverEnv(spec.Display != nil)
+	if err := r.writeServers(spec); err != nil {
+		return err
+	}
+	info, err := r.m.info(ctx)
+	if err != nil {
+		return startFault(err, r.plan)
+	}
+	r.enforced = info.Enforced
+	for _, l := range []struct {
+		limit    sandbox.Limit
+		name     string
+		enforced bool
+	}{{spec.Limits.Memory, "memory", info.Enforced.Memory}, {spec.Limits.CPU, "CPU", info.Enforced.CPU}, {spec.Limits.Processes, "process", info.Enforced.Processes}} {
+		if l.limit.Value > 0 && !l.limit.Asked && !l.enforced {
+			r.notice("the kernel does not enforce the %s limit here (cgroup v%d, rootless)", l.name, info.CgroupVersion)
+		}
+	}
+	return nil
+}
+
+// writeServers makes the file anew in which a harness that ignores ACP's list reads its servers (B.7).
+func (r *Run) writeServers(spec *sandbox.Spec) error {
+	if r.plan.MCPConfig == nil {
+		return nil
+	}
+	file, err := r.plan.MCPConfig.File(r.servers())
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "", "the MCP servers of agent %s", r.plan.Agent)
+	}
+	for i := range spec.Files {
+		if spec.Files[i].Path == file.Path {
+			spec.Files[i] = file
+		}
+	}
+	return nil
+}
+
+// info asks the engine what it is, once: it takes a while, and it does not change while the daemon lives.
+func (m *Manager) info(ctx context.Context) (sandbox.Info, error) {
+	m.infoMu.Lock()
+	defer m.infoMu.Unlock()
+	if m.known == nil {
+		info, err := m.opts.Driver.Info(ctx)
+		if err != nil {
+			return sandbox.Info{}, err
+		}
+		m.known = &info
+	}
+	return *m.known, nil
+}
+
+// startFault says what a failed start means to the person.
+func startFault(err error, plan *render.Plan) error {
+	var missing *sandbox.ImageNotFoundError
+	var limit *sandbox.UnenforcedError
+	var spec *sandbox.SpecError
+	var engine *sandbox.EngineError
+	switch {
+	case errors.As(err, &missing):
+		what, command := describeImage(missing.Ref)
+		return &fault.Fault{Kind: fault.Failed, Text: what + " is not built", Hint: "build it: " + command, Err: err}
+	case errors.As(err, &limit):
+		return &fault.Fault{Kind: fault.Failed, Text: err.Error(), Err: err,
+			Hint: "take the limit out of the agent (handler agent edit " + plan.Agent + "); handler doctor says how to have the kernel enforce it"}
+	case errors.As(err, &spec):
+		return &fault.Fault{Kind: fault.Usage, Text: err.Error(), Err: err}
+	case errors.As(err, &engine):
+		hint := engine.Hint
+		if hint == "" {
+			hint = "handler doctor"
+		}
+		return &fault.Fault{Kind: fault.Failed, Text: err.Error(), Hint: hint, Err: err}
+	}
+	return err
+}
+
+// describeImage names an image as people know it, and the command that builds it.
+func describeImage(ref string) (what, command string) {
+	rest := strings.TrimPrefix(ref, "localhost/handler/")
+	if name, ok := strings.CutPrefix(rest, "toolbox:"); ok {
+		if name == "default" {
+			return "the toolbox", "handler toolbox build"
+		}
+		return "the toolbox " + name, "handler toolbox build " + name + " --packages …"
+	}
+	name, _, _ := strings.Cut(rest, ":")
+	if addon, ok := strings.CutPrefix(name, "addon-"); ok {
+		return "the addon " + addon, "handler addon build " + addon
+	}
+	if h, ok := strings.CutPrefix(name, "harness-"); ok {
+		return "the harness " + h, "handler harness build " + h
+	}
+	return "the image " + ref, "handler toolbox build"
+}
+
+// settle bounds how long the end of an agent may take to become known.
+const settle = 3 * time.Second

@@ -1,0 +1,264 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/audit"
+	"github.com/handlerd/handler/handlerd/egress"
+	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/policy"
+	"github.com/handlerd/handler/render"
+	"github.com/handlerd/handler/sandbox"
+	"github.com/handlerd/handler/sandbox/rundir"
+)
+
+// Why a run was ended from outside.
+var (
+	errKilled     = errors.New("the run was killed (handler kill)")
+	errDaemonEnds = errors.New("handlerd was told to end")
+	errAborted    = errors.New("the client was gone before the run began")
+)
+
+// A Run is one life of one sandbox and its ACP connection. It is made by Manager.Start; exactly one of Serve and
+// Abort is called then.
+type Run struct {
+	m     *Manager
+	id    string
+	plan  *render.Plan
+	since time.Time
+	env   []policy.Pair // what the engine adds to the environment of the plan's MCP servers
+	log   *runLog
+
+	ctx    context.Context // done when the run must end; its cause says why
+	cancel context.CancelCauseFunc
+	gone   chan struct{} // closed when nothing of the run is left
+	once   sync.Once     // of end
+
+	// Set by start, in this order, and not changed after; end takes apart what is there.
+	scopes  []openScope
+	network policy.Network
+	egress  *egress.Server
+	dir     *rundir.Dir
+	sandbox string // the engine's id
+	agent   net.Conn
+	browser string
+
+	state     atomic.Value // of types.State*
+	working   atomic.Int32 // turns under way
+	toolCalls atomic.Int64
+	refused   atomic.Int64 // by the rules on messages
+	enforced  sandbox.Enforced
+
+	mu      sync.Mutex
+	notices []string // protected by mu
+}
+
+func newRun(m *Manager, id string, plan *render.Plan, log *runLog) *Run {
+	// The run's context is nobody's request: it ends by cancel alone.
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r := &Run{m: m, id: id, plan: plan, since: time.Now(), log: log, ctx: ctx, cancel: cancel, gone: make(chan struct{})}
+	r.state.Store(types.StateStarting)
+	return r
+}
+
+// ID is the run's short name.
+func (r *Run) ID() string { return r.id }
+
+// notice is something that the person should know of this run.
+func (r *Run) notice(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	r.log.add("handlerd", text)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notices = append(r.notices, text)
+}
+
+// start makes everything of the run, in the order of the fields above. What it has made when it fails is taken
+// apart by end.
+func (r *Run) start(ctx context.Context, req types.RunRequest) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
+
+	spec := r.plan.Sandbox
+	for _, step := range []func(context.Context, types.RunRequest, *sandbox.Spec) error{
+		r.openScopes, r.checkImages, r.readSecrets, r.openNetwork, r.openDir, r.openDisplay, r.finishSpec, r.startSandbox,
+	} {
+		if err := step(ctx, req, &spec); err != nil {
+			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+				return fault.New(fault.Failed, "", "the start was given up: %v", cause)
+			}
+			return err
+		}
+	}
+	r.state.Store(types.StateRunning)
+	r.audit(audit.Record{Kind: audit.KindStart, Subject: r.plan.Harness})
+	return nil
+}
+
+// startSandbox starts the sandbox and waits for its agent.
+func (r *Run) startSandbox(ctx context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
+	id, err := r.m.opts.Driver.Start(ctx, *spec)
+	if err != nil {
+		return startFault(err, r.plan)
+	}
+	r.sandbox = id
+	ctx, cancel := context.WithTimeoutCause(ctx, ConnectTimeout,
+		fault.New(fault.Failed, "handler logs "+r.id, "the sandbox started but its agent did not connect within %v", ConnectTimeout))
+	defer cancel()
+	// A guest that ends before it connects would be waited for in vain.
+	go func() {
+		select {
+		case <-r.dir.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if r.agent, err = r.dir.ACP(ctx); err != nil {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+			return cause
+		}
+		return r.agentEnded(ctx)
+	}
+	return nil
+}
+
+// Serve joins client, a stream of ACP lines, to the agent until either ends or the run is killed. It returns when
+// nothing of the run is left; client is closed.
+func (r *Run) Serve(ctx context.Context, client net.Conn) error {
+	defer context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) })()
+	err := r.relay(client)
+	r.end(err)
+	client.Close()
+	return err
+}
+
+// Abort ends the run without a client.
+func (r *Run) Abort() { r.end(errAborted) }
+
+// end takes the run apart, in the reverse order of its making, and returns when nothing of it is left. It is
+// idempotent; its own work is bounded by teardownLimit and not by anybody's context, since nothing may be left.
+func (r *Run) end(cause error) {
+	r.once.Do(func() {
+		defer close(r.gone)
+		defer r.m.forget(r)
+		r.state.Store(types.StateStopping)
+		r.cancel(cause)
+		ctx, cancel := context.WithTimeout(context.Background(), teardownLimit)
+		defer cancel()
+		if r.agent != nil {
+			r.agent.Close()
+		}
+		if r.sandbox != "" {
+			r.warn("the sandbox was not stopped", r.m.opts.Driver.Stop(ctx, r.sandbox, StopGrace))
+			r.warn("the sandbox was not removed", r.m.opts.Driver.Remove(ctx, r.sandbox))
+		}
+		if r.egress != nil {
+			r.warn("the proxy was not closed", r.egress.Close())
+		}
+		if r.dir != nil {
+			r.warn("the run directory was not removed", r.dir.Close())
+		}
+		r.closeScopes()
+		text := "ended"
+		if cause != nil {
+			text = "ended: " + fault.Of(cause).Text
+		}
+		r.log.add("handlerd", text)
+		short, _, _ := strings.Cut(text, "\n") // the rest is what the agent said, which may be anything
+		r.audit(audit.Record{Kind: audit.KindStop, Subject: r.plan.Harness, Reason: short})
+		r.log.close()
+	})
+	<-r.gone
+}
+
+func (r *Run) warn(what string, err error) {
+	if err != nil {
+		r.m.log.Error("run not taken apart", "run", r.id, "what", what, "error", err)
+		r.log.add("handlerd", what+": "+err.Error())
+	}
+}
+
+// agentEnded says that the agent has ended, how, and what it said last. It waits for the guest to tell, at most
+// until ctx is done.
+func (r *Run) agentEnded(ctx context.Context) *fault.Fault {
+	select {
+	case <-r.dir.Done():
+	case <-ctx.Done():
+	}
+	res := r.dir.Result()
+	f := &fault.Fault{Kind: fault.Failed, Hint: "handler logs " + r.id}
+	switch {
+	case res.Failed != "":
+		f.Text = "the agent could not be started: " + res.Failed
+	case res.Exited && res.Signal != "":
+		f.Text = fmt.Sprintf("the agent %s was ended by signal %s", r.plan.Agent, res.Signal)
+	case res.Exited:
+		f.Text = fmt.Sprintf("the agent %s ended with exit code %d", r.plan.Agent, res.Code)
+	default:
+		f.Text = fmt.Sprintf("the sandbox of agent %s ended", r.plan.Agent)
+	}
+	if tail := lastLines(r.dir, 8); tail != "" {
+		f.Text += "; it said last:\n" + tail
+	}
+	return f
+}
+
+// lastLines gives the last n lines of the agent's standard error.
+func lastLines(dir *rundir.Dir, n int) string {
+	end, _ := dir.Stderr()
+	lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(end), "·")), "\n")
+	return strings.TrimSpace(strings.Join(lines[max(0, len(lines)-n):], "\n"))
+}
+
+func (r *Run) audit(rec audit.Record) {
+	rec.Run, rec.Agent = r.id, r.plan.Agent
+	if err := r.m.opts.Audit.Append(rec); err != nil {
+		r.m.log.Error("audit line not written", "run", r.id, "error", err)
+	}
+}
+
+// status describes the run now.
+func (r *Run) status(ctx context.Context) types.Run {
+	limits := r.plan.Sandbox.Limits
+	s := types.Run{
+		ID: r.id, Agent: r.plan.Agent, Harness: r.plan.Harness, State: r.state.Load().(string), Turn: "idle", Since: r.since,
+		Browser: r.browser, ToolCalls: int(r.toolCalls.Load()), Refused: r.refused.Load(),
+		MemoryLimit: types.Limit{Value: limits.Memory.Value, Enforced: r.enforced.Memory},
+		ProcLimit:   types.Limit{Value: limits.Processes.Value, Enforced: r.enforced.Processes},
+	}
+	if r.working.Load() > 0 {
+		s.Turn = "working"
+	}
+	r.mu.Lock()
+	s.Notices = append([]string{}, r.notices...)
+	r.mu.Unlock()
+	if s.State == types.StateStarting {
+		return s // start may be writing the fields below
+	}
+	for _, sc := range r.scopes {
+		s.Scopes = append(s.Scopes, types.Scope{Path: sc.path, Mode: sc.mode()})
+	}
+	for _, rule := range r.network.Rules {
+		if rule.Kind != policy.KindDeny {
+			s.Hosts++
+		}
+	}
+	if r.egress != nil {
+		count := r.egress.Snapshot()
+		s.Allowed += count.Allowed
+		s.Refused += count.Refused
+	}
+	if stats, err := r.m.opts.Driver.Stats(ctx, r.sandbox); err == nil {
+		s.MemoryBytes, s.Processes = stats.MemoryBytes, stats.Processes
+	}
+	return s
+}

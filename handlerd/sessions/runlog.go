@@ -1,0 +1,188 @@
+package sessions
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/handlerd/handler/handlerd/api/types"
+)
+
+// Bounds of the runs' logs.
+const (
+	MaxLogBytes = 8 << 20 // of one run; what comes after is counted and dropped
+	MaxLogLine  = 16 << 10
+	KeepLogs    = 200 // newest runs whose logs are kept
+)
+
+// A runLog is what one run said: its agent's standard error, what the rules refused, what handlerd did. It is a file
+// of JSON lines that outlives the run, so that `handler logs` can show why an agent died.
+type runLog struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	file    *os.File      // protected by mu; nil after close
+	size    int64         // protected by mu
+	dropped int           // protected by mu
+	changed chan struct{} // protected by mu; closed and made anew by every append, closed for good by close
+}
+
+func newRunLog(dir, id string, now func() time.Time) (*runLog, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(logPath(dir, id), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &runLog{file: f, now: now, changed: make(chan struct{})}, nil
+}
+
+func logPath(dir, id string) string { return filepath.Join(dir, id+".jsonl") }
+
+// add appends a line. A log that cannot be written loses lines, never the run.
+func (l *runLog) add(from, text string) {
+	if len(text) > MaxLogLine {
+		text = strings.ToValidUTF8(text[:MaxLogLine], "") + " …"
+	}
+	line, err := json.Marshal(types.LogLine{Time: l.now(), From: from, Text: text})
+	if err != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return
+	}
+	if l.size > MaxLogBytes {
+		l.dropped++
+		return
+	}
+	n, _ := l.file.Write(append(line, '\n'))
+	l.size += int64(n)
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// close ends the log; it is idempotent.
+func (l *runLog) close() {
+	l.mu.Lock()
+	dropped := l.dropped
+	l.mu.Unlock()
+	if dropped > 0 {
+		l.mu.Lock()
+		l.size, l.dropped = 0, 0 // room for one last line
+		l.mu.Unlock()
+		l.add("handlerd", "the log is full; lines were dropped after it")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return
+	}
+	l.file.Close()
+	l.file = nil
+	close(l.changed)
+}
+
+// wait gives a channel that closes at the next change, and whether the log has ended.
+func (l *runLog) wait() (<-chan struct{}, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed, l.file == nil
+}
+
+// readLog calls f for each line of the log at path; with a live log it goes on until that ends or ctx is done.
+func readLog(ctx context.Context, path string, live *runLog, f func(types.LogLine) error) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	r := bufio.NewReader(file)
+	var part []byte
+	for ctx.Err() == nil {
+		var changed <-chan struct{}
+		ended := true
+		if live != nil {
+			changed, ended = live.wait()
+		}
+		for {
+			more, err := r.ReadBytes('\n')
+			part = append(part, more...)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			var line types.LogLine
+			if err := json.Unmarshal(part, &line); err == nil {
+				if err := f(line); err != nil {
+					return err
+				}
+			}
+			part = part[:0]
+		}
+		if ended {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// findLog gives the id of the one log whose id begins with prefix.
+func findLog(dir, prefix string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	var found []string
+	for _, e := range entries {
+		if id, ok := strings.CutSuffix(e.Name(), ".jsonl"); ok && strings.HasPrefix(id, prefix) {
+			if id == prefix {
+				return id, nil
+			}
+			found = append(found, id)
+		}
+	}
+	if len(found) != 1 {
+		return "", noRun(prefix, found)
+	}
+	return found[0], nil
+}
+
+// pruneLogs removes all but the newest KeepLogs logs.
+func pruneLogs(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) <= KeepLogs {
+		return
+	}
+	type log struct {
+		path string
+		time time.Time
+	}
+	var logs []log
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			logs = append(logs, log{filepath.Join(dir, e.Name()), info.ModTime()})
+		}
+	}
+	sort.Slice(logs, func(i, j int) bool { return logs[i].time.After(logs[j].time) })
+	for _, l := range logs[min(KeepLogs, len(logs)):] {
+		_ = os.Remove(l.path)
+	}
+}

@@ -1,0 +1,104 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/handlerd/handler/handlerd/acp"
+	"github.com/handlerd/handler/handlerd/audit"
+	"github.com/handlerd/handler/handlerd/scopes"
+	"github.com/handlerd/handler/harness"
+	"github.com/handlerd/handler/policy"
+)
+
+// relay carries ACP between client and agent under the rules until either ends.
+func (r *Run) relay(client net.Conn) error {
+	relay := acp.NewRelay(acp.Options{
+		Client: client, Agent: r.agent.(io.ReadWriteCloser),
+		Rules:   acp.NewRules(r.rules(), r.plan.SessionsPerRun),
+		Observe: r.observe,
+		AgentEnded: func(ctx context.Context) string {
+			return r.agentEnded(ctx).Text
+		},
+		Log: r.m.log.With("run", r.id),
+	})
+	end := relay.Run(r.ctx)
+	switch {
+	case r.ctx.Err() != nil:
+		return context.Cause(r.ctx)
+	case end.By == acp.Agent && r.failed():
+		ctx, cancel := context.WithTimeout(context.Background(), settle)
+		defer cancel()
+		return r.agentEnded(ctx)
+	case errors.Is(end.Err, net.ErrClosed):
+		return nil
+	}
+	return end.Err
+}
+
+// failed tells whether the agent ended by itself and not well.
+func (r *Run) failed() bool {
+	select {
+	case <-r.dir.Done():
+	case <-time.After(settle):
+		return true // its output has ended and it has not
+	}
+	res := r.dir.Result()
+	return res.Failed != "" || !res.Exited || res.Code != 0
+}
+
+// rules are what the relay asks (contract C).
+func (r *Run) rules() *policy.Config {
+	var open []policy.Scope
+	var paths []string
+	for _, s := range r.scopes {
+		open = append(open, policy.Scope{Path: s.path, RW: !s.readOnly})
+		paths = append(paths, s.path)
+	}
+	config := &policy.Config{
+		Agent: r.plan.Agent, Scopes: open, Resolve: scopes.Resolve, ReadOnly: r.m.opts.Scopes.ReadOnly(paths),
+		Reach:  func(host string, port uint16) policy.Verdict { return r.network.Decide(host, port) },
+		HostFS: r.plan.Policy.HostFS, HostTerminal: r.plan.Policy.HostTerminal, DenyClientMCP: r.plan.Policy.DenyClientMCP,
+	}
+	if r.plan.SessionMCP == harness.SessionMCPACP {
+		config.Servers = r.servers()
+	}
+	return config
+}
+
+// servers are the plan's, with what only the engine knows.
+func (r *Run) servers() []policy.MCPServer {
+	list := make([]policy.MCPServer, 0, len(r.plan.SessionDefaults.MCPServers))
+	for _, s := range r.plan.SessionDefaults.MCPServers {
+		if s.Type == "" {
+			s.Env = append(append([]policy.Pair{}, s.Env...), r.env...)
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// observe keeps the counts of `handler ps`, the run's log and the audit.
+func (r *Run) observe(e acp.Event) {
+	switch e.Kind {
+	case acp.TurnStarted:
+		r.working.Add(1)
+	case acp.TurnEnded:
+		r.working.Add(-1)
+	case acp.ToolCalled:
+		r.toolCalls.Add(1)
+	case acp.LineDropped:
+		r.log.add("handlerd", "a line of the "+e.From.String()+" was no message and was dropped: "+e.Text)
+	case acp.Judged:
+		line := audit.Of(e.Verdict)
+		line.Kind, line.Session, line.Subject = audit.KindMessage, e.Session, e.Method
+		if e.Verdict.Action == policy.Refuse {
+			r.refused.Add(1)
+		}
+		r.log.add("policy", line.Verdict+" by "+e.Verdict.Rule+": "+e.Verdict.Reason)
+		r.audit(line)
+	}
+}
