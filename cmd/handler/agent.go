@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/handlerd/handler/agents"
+	"github.com/handlerd/handler/configfile"
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/fault"
 )
@@ -267,7 +268,12 @@ func newAgentShow(u *ui) *cobra.Command {
 				return err
 			}
 			if !plan {
-				return u.result(a, func(w io.Writer) error {
+				// The same keys as in the file.
+				keys := map[string]any{}
+				if err := configfile.Decode(a.Name, agents.Format(a), &keys); err != nil {
+					return err
+				}
+				return u.result(keys, func(w io.Writer) error {
 					_, err := w.Write(agents.Format(a))
 					return err
 				})

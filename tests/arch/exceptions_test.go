@@ -15,7 +15,9 @@ type exception struct {
 
 // exceptions are all there are. Before adding one, think of moving the code to the floor where it belongs.
 func exceptions() []exception {
-	return []exception{}
+	return []exception{
+		{"floor", "handlerd/api", "handlerd/api/client", "the server's tests speak through the one Go client, so that both are held to each other"},
+	}
 }
 
 // A ledger applies the exceptions of some rules and remembers which were needed.

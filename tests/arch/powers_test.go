@@ -30,6 +30,7 @@ func (p power) held(pkg string) bool {
 // powers is the list of who may do what.
 func powers() []power {
 	inMains := holder{"cmd/", "mains are where the outside world comes in"}
+	probe := holder{"sandbox/sandboxtest/probe", "a program that the suite runs inside sandboxes, where it tries everything"}
 	return []power{
 		{
 			rule: "dial",
@@ -44,7 +45,7 @@ func powers() []power {
 			},
 			why: "every way out is in one place that checks it (contract D): take a dial function instead",
 			who: []holder{
-				inMains,
+				inMains, probe,
 				{"handlerd/egress", "the proxy: resolves, classifies and dials the checked address (D.2)"},
 				{"handlerd/display", "connects to Wayland sockets to see whether they live (A.6)"},
 				{"handlerd/api/client", "connects to the daemon's own socket (K.1)"},
@@ -62,7 +63,7 @@ func powers() []power {
 			},
 			why: "what runs on the person's machine outside a sandbox is a short list: take a function instead",
 			who: []holder{
-				inMains,
+				inMains, probe,
 				{"sandbox/podman", "starts its own podman service (A.10)"},
 				{"sandbox/fake", "runs commands as plain processes"},
 				{"sandbox/sandboxtest", "test support: builds its probe"},
@@ -80,7 +81,7 @@ func powers() []power {
 				"net/http.ProxyFromEnvironment", "net/http.DefaultTransport", "net/http.DefaultClient",
 			},
 			why: "flags, environment and exit belong to cmd/: take the value as a parameter, return the error",
-			who: []holder{inMains, {"sandbox/sandboxtest", "test support: builds its probe with the test's environment"}},
+			who: []holder{inMains, probe, {"sandbox/sandboxtest", "test support: builds its probe with the test's environment"}},
 		},
 		{
 			rule:  "dependency",

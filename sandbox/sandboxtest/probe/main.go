@@ -85,7 +85,7 @@ func (p probe) run(command string, args []string) error {
 		if err := p.out.Encode(true); err != nil {
 			return err
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // waits for nothing: the suite ends it
 		return nil
 	case "stubborn", "grandchild":
 		return p.stubborn(command == "stubborn")
@@ -111,7 +111,7 @@ func (p probe) stubborn(fork bool) error {
 	if err := p.out.Encode(true); err != nil {
 		return err
 	}
-	time.Sleep(time.Hour)
+	time.Sleep(time.Hour) // waits for nothing: the suite ends it
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (p probe) redial(args []string) error {
 	for end := time.Now().Add(20 * time.Second); done < n && time.Now().Before(end); {
 		c, err := net.Dial("unix", args[0])
 		if err != nil {
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // a listener's return makes no event that is seen from here
 			continue
 		}
 		if b, err := io.ReadAll(c); err == nil && string(b) == "hello" {
