@@ -72,7 +72,7 @@ func (p *lineProgress) event(e types.Progress) {
 		p.u.say("%s: done in %s", plain(p.step), seconds(time.Duration(e.Took)*time.Millisecond))
 	case now.Sub(p.spoke) > lifeSign:
 		p.spoke = now
-		p.u.say("%s: %s so far  %s", plain(p.step), seconds(now.Sub(p.since)), plain(e.Line))
+		p.u.say("%s: %s so far  %s", plain(p.step), seconds(now.Sub(p.since)), cut(plain(e.Line), 80))
 	}
 }
 

@@ -170,5 +170,5 @@ func stopDaemon(ctx context.Context, d dirs.Dirs) error {
 	if err := c.Stop(ctx); err != nil {
 		return err
 	}
-	return fd.wait(ctx, 30*time.Second)
+	return fd.wait(ctx, time.Minute)
 }

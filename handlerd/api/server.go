@@ -68,6 +68,7 @@ type Server struct {
 	started time.Time
 	log     *slog.Logger
 	http    *http.Server
+	cancel  context.CancelFunc // ends the context of every request
 }
 
 // New makes a server; Serve starts it.
@@ -91,7 +92,10 @@ func New(opts Options) *Server {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, fault.New(fault.NotFound, "", "the API has no %s %s", r.Method, r.URL.Path))
 	})
+	base, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
 	s.http = &http.Server{
+		BaseContext:       func(net.Listener) context.Context { return base },
 		Handler:           s.counted(mux),
 		ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes:    64 << 10,
@@ -121,8 +125,10 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
-// Close stops answering: what is under way has until ctx is done. Connections of runs are not the server's.
+// Close stops answering: what is under way, such as a build, is cancelled and has until ctx is done to end. The
+// connections of runs are not the server's.
 func (s *Server) Close(ctx context.Context) error {
+	s.cancel()
 	err := s.http.Shutdown(ctx)
 	return errors.Join(err, s.http.Close())
 }

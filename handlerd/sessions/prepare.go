@@ -262,7 +262,7 @@ func (r *Run) finishSpec(ctx context.Context, _ types.RunRequest, spec *sandbox.
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[sandbox.LabelRun], labels[sandbox.LabelOwner], labels[sandbox.LabelAgent] = r.id, r.m.opts.Owner, r.plan.Agent
+	labels[sandbox.LabelRun], labels[sandbox.LabelAgent] = r.id, r.plan.Agent // LabelOwner is the driver's own
 	spec.Labels = labels
 	for _, n := range r.plan.Notices {
 		r.notice("%s", n)
