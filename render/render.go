@@ -201,9 +201,10 @@ func (b *builder) environment() error {
 		dirs = append(dirs, sandbox.HarnessTarget+"/bin")
 	}
 	env := map[string]string{
-		"HOME":  sandbox.HomeTarget,
-		"PATH":  strings.Join(append(dirs, systemPath), ":"),
-		"LANG":  "C.UTF-8",
+		"HOME": sandbox.HomeTarget,
+		"PATH": strings.Join(append(dirs, systemPath), ":"),
+		"LANG": "C.UTF-8",
+		"USER": "agent", "LOGNAME": "agent",
 		"SHELL": "/bin/bash",
 	}
 	maps.Copy(env, b.in.Harness.Env)
