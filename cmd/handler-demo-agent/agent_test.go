@@ -422,7 +422,7 @@ func TestSessionsAreKept(t *testing.T) {
 	if fork.SessionID == id || fork.SessionID == "" {
 		t.Errorf("fork gave %q", fork.SessionID)
 	}
-	c.call(jsonrpc.MethodSessionDelete, jsonrpc.SessionParams{SessionID: fork.SessionID}, nil)
+	c.call(jsonrpc.MethodSessionDelete, jsonrpc.SessionParams(fork), nil)
 	info, err := os.Stat(filepath.Join(dir, id+".json"))
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("the file has mode %v, %v", info.Mode(), err)

@@ -92,13 +92,24 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 	if given("processes") {
 		a.Limits.Processes = f.processes
 	}
-	return errors.Join(
-		f.applyScopes(a, c),
-		a.Allow(f.allow...), a.Deny(f.deny...), a.AllowPrivate(f.private...), a.AddPresets(f.presets...),
-		each(f.forget, a.Forget), each(f.dropScope, a.RemoveScope),
-		eachPair(f.secrets, a.SetSecret), eachPair(f.env, a.SetEnv),
-		f.applyBindings(a, c),
-	)
+	// One after the other: each judges the whole agent, so that a fault would be told as often as there are steps.
+	for _, step := range []func() error{
+		func() error { return f.applyScopes(a, c) },
+		func() error { return a.Allow(f.allow...) },
+		func() error { return a.Deny(f.deny...) },
+		func() error { return a.AllowPrivate(f.private...) },
+		func() error { return a.AddPresets(f.presets...) },
+		func() error { return each(f.forget, a.Forget) },
+		func() error { return each(f.dropScope, a.RemoveScope) },
+		func() error { return eachPair(f.secrets, a.SetSecret) },
+		func() error { return eachPair(f.env, a.SetEnv) },
+		func() error { return f.applyBindings(a, c) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *agentFlags) applyScopes(a *agents.Agent, c catalog.Catalog) error {
@@ -184,6 +195,9 @@ func newAgentAdd(u *ui) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if f.harness == "" {
+				return fault.New(fault.Usage, "see: handler harness list", "say which agent program it is: --harness NAME")
+			}
 			a := &agents.Agent{Name: args[0], Harness: f.harness}
 			if err := agents.ValidName(a.Name); err != nil {
 				return fault.New(fault.Usage, "", "%v", err)
@@ -195,7 +209,6 @@ func newAgentAdd(u *ui) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.harness, "harness", "", "agent program: see handler harness list")
-	_ = cmd.MarkFlagRequired("harness")
 	f.register(cmd)
 	return cmd
 }

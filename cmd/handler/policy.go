@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +45,7 @@ is still refused when it resolves to an address that is not public.`,
 }
 
 func (u *ui) policyCheck(agent, url string) error {
-	host, port, err := policy.ParseURL(url)
+	host, port, err := parseDestination(url)
 	if err != nil {
 		return fault.New(fault.Usage, "write it as https://HOST/ or HOST:PORT", "%v", err)
 	}
@@ -76,6 +77,14 @@ func (u *ui) policyCheck(agent, url string) error {
 		return errReported{fault.Refused.ExitCode()}
 	}
 	return nil
+}
+
+// parseDestination reads a URL, or HOST:PORT as a tunnel names it; without a port it is https's.
+func parseDestination(text string) (host string, port uint16, err error) {
+	if strings.Contains(text, "://") {
+		return policy.ParseURL(text)
+	}
+	return policy.ParseAuthority(text, 443)
 }
 
 func printChecked(w io.Writer, a checked) error {

@@ -74,7 +74,7 @@ func (u *ui) dirs() (dirs.Dirs, error) {
 	if errors.Is(err, dirs.ErrRoot) {
 		return d, fault.New(fault.Usage,
 			"run it as an ordinary user:\n  sudo -iu YOU handler …\nto try it from a root shell, in the source tree: make demo",
-			"%s", strings.ToLower(err.Error()[:1])+err.Error()[1:])
+			"%v", err)
 	}
 	if err != nil {
 		return d, fault.New(fault.Failed, "", "%v", err)

@@ -40,9 +40,10 @@ type wired struct {
 // wire makes every part, in the order of wired's fields; close ends them.
 func wire(d dirs.Dirs, log *slog.Logger) (w *wired, err error) {
 	w = &wired{dirs: d, log: log, catalog: catalog.Catalog{Config: d.Config, State: d.State, Home: d.Home}}
+	made := w // a failed return makes w nil
 	defer func() {
 		if err != nil {
-			w.close()
+			made.close()
 		}
 	}()
 	if w.settings, err = settings.Load(filepath.Join(d.Config, "handler.toml")); err != nil {

@@ -27,7 +27,7 @@ func (d Dirs) Socket() string { return filepath.Join(d.Run, "handlerd.sock") }
 func (d Dirs) Log() string { return filepath.Join(d.State, "handlerd.log") }
 
 // ErrRoot is why nothing of Handler runs as root (A.3).
-var ErrRoot = errors.New("Handler is rootless: as root a sandbox would be weaker than what Handler promises")
+var ErrRoot = errors.New("as root a sandbox would be weaker than what Handler promises, so Handler runs rootless only")
 
 // Find reads the environment. It refuses root with ErrRoot and a runtime folder that is not there, not ours or
 // open to others; the errors say what to do.

@@ -161,7 +161,7 @@ func (k *typist) Write(p []byte) (int, error) {
 }
 
 // play runs a script against Run. The screen gets both streams, as a terminal does.
-func play(t *testing.T, opts Options, a *scripted, run script, answers ...string) (Outcome, error, string) {
+func play(t *testing.T, opts Options, a *scripted, run script, answers ...string) (Outcome, string, error) {
 	t.Helper()
 	here, there := net.Pipe()
 	a.t = t
@@ -197,7 +197,7 @@ func play(t *testing.T, opts Options, a *scripted, run script, answers ...string
 	out, err := Run(t.Context(), here, opts)
 	screen.mu.Lock()
 	defer screen.mu.Unlock()
-	return out, err, screen.out.String()
+	return out, screen.out.String(), err
 }
 
 // everything is a turn with all that an agent can send.
@@ -256,7 +256,7 @@ func TestGolden(t *testing.T) {
 			dir := t.TempDir()
 			c.opts.ArtifactDir, c.opts.Home = filepath.Join(dir, "artifacts"), dir
 			c.opts.Summary = func(Outcome) []string { return []string{"3 refused by policy"} }
-			out, err, screen := play(t, c.opts, &scripted{}, everything)
+			out, screen, err := play(t, c.opts, &scripted{}, everything)
 			if err != nil || out.Status != StatusDone || out.ToolCalls != 5 || len(out.Images) != 1 || out.Session != "s1" {
 				t.Errorf("outcome %+v, %v", out, err)
 			}
@@ -289,7 +289,7 @@ func TestEscapeInjection(t *testing.T) {
 		return "", &jsonrpc.Error{Code: 1, Message: evil, Data: json.RawMessage(`{"details":` + q + `}`)}
 	}
 	for _, opts := range []Options{{Terminal: true, ArtifactDir: t.TempDir()}, {JSON: true, Terminal: true, ArtifactDir: t.TempDir()}, {Unattended: true, ArtifactDir: t.TempDir()}, {Yes: true, Terminal: true}} {
-		_, err, screen := play(t, opts, &scripted{}, attack, "y", "y", "")
+		_, screen, err := play(t, opts, &scripted{}, attack, "y", "y", "")
 		for _, s := range []string{screen, fmt.Sprint(err)} {
 			for i, r := range s {
 				if r < 0x20 && r != '\n' && r != '\t' || r == 0x7f || hidden(r) {
@@ -302,7 +302,7 @@ func TestEscapeInjection(t *testing.T) {
 		}
 	}
 	refuse := &jsonrpc.Error{Code: 1, Message: "m", Data: json.RawMessage(`{"rule":` + q + `,"reason":` + q + `,"hint":` + q + `}`)}
-	if _, err, _ := play(t, Options{Unattended: true}, &scripted{session: refuse}, nil); strings.ContainsFunc(err.Error(), func(r rune) bool { return r < 0x20 || hidden(r) }) {
+	if _, _, err := play(t, Options{Unattended: true}, &scripted{session: refuse}, nil); strings.ContainsFunc(err.Error(), func(r rune) bool { return r < 0x20 || hidden(r) }) {
 		t.Errorf("%q", err)
 	}
 }
@@ -342,7 +342,7 @@ func TestPermissions(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := ""
-			out, err, screen := play(t, c.opts, &scripted{}, func(a *scripted) (string, error) {
+			out, screen, err := play(t, c.opts, &scripted{}, func(a *scripted) (string, error) {
 				known(a, c.kind)
 				got = a.ask(click, c.options)
 				return jsonrpc.StopEndTurn, nil
@@ -356,7 +356,7 @@ func TestPermissions(t *testing.T) {
 
 // A person must see the whole of what they allow.
 func TestQuestionsAreWhole(t *testing.T) {
-	_, _, screen := play(t, Options{Terminal: true}, &scripted{}, func(a *scripted) (string, error) {
+	_, screen, _ := play(t, Options{Terminal: true}, &scripted{}, func(a *scripted) (string, error) {
 		a.ask(`{"kind":"execute","title":"x","rawInput":{"command":"echo harmless `+strings.Repeat("x", 200)+`\n  rm -rf \r/"}}`, allOptions)
 		return jsonrpc.StopEndTurn, nil
 	}, "n")
@@ -369,7 +369,7 @@ func TestQuestionsAreWhole(t *testing.T) {
 func TestQuestionsHaveTheTerminal(t *testing.T) {
 	said := make(chan struct{})
 	k := &typist{asked: func(string) { <-said }}
-	_, err, screen := play(t, Options{Terminal: true, Stderr: k}, &scripted{}, func(a *scripted) (string, error) {
+	_, screen, err := play(t, Options{Terminal: true, Stderr: k}, &scripted{}, func(a *scripted) (string, error) {
 		var wg sync.WaitGroup
 		a.update(`{"sessionUpdate":"tool_call","toolCallId":"1","name":"sh","kind":"execute","rawInput":{"command":"one"}}`)
 		wg.Go(func() { a.ask(`{"toolCallId":"1"}`, allOptions) })
@@ -415,7 +415,7 @@ func TestElicitation(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got json.RawMessage
-			_, _, screen := play(t, c.opts, &scripted{}, func(a *scripted) (string, error) {
+			_, screen, _ := play(t, c.opts, &scripted{}, func(a *scripted) (string, error) {
 				if offered := a.init.ClientCapabilities.Elicitation != nil; offered != (c.opts.Terminal && !c.opts.Unattended) {
 					t.Errorf("elicitation offered: %v", offered)
 				}
@@ -435,7 +435,7 @@ func TestCancel(t *testing.T) {
 	t.Run("first", func(t *testing.T) {
 		interrupt := make(chan os.Signal, 1)
 		outcome := ""
-		out, err, screen := play(t, Options{Terminal: true, Interrupt: interrupt}, &scripted{}, func(a *scripted) (string, error) {
+		out, screen, err := play(t, Options{Terminal: true, Interrupt: interrupt}, &scripted{}, func(a *scripted) (string, error) {
 			interrupt <- os.Interrupt
 			<-a.ctx.Done()
 			outcome = a.ask(`{"title":"x"}`, allOptions)
@@ -449,7 +449,7 @@ func TestCancel(t *testing.T) {
 		interrupt := make(chan os.Signal, 1)
 		k := &typist{mute: true, asked: func(string) { interrupt <- os.Interrupt }}
 		outcome := ""
-		_, err, screen := play(t, Options{Terminal: true, Interrupt: interrupt, Stderr: k}, &scripted{}, func(a *scripted) (string, error) {
+		_, screen, err := play(t, Options{Terminal: true, Interrupt: interrupt, Stderr: k}, &scripted{}, func(a *scripted) (string, error) {
 			outcome = a.ask(`{"title":"x"}`, allOptions)
 			<-a.ctx.Done()
 			return jsonrpc.StopCancelled, nil
@@ -460,7 +460,7 @@ func TestCancel(t *testing.T) {
 	})
 	t.Run("second", func(t *testing.T) {
 		interrupt := make(chan os.Signal, 2)
-		out, err, _ := play(t, Options{Terminal: true, Interrupt: interrupt, Stdout: writerFunc(func(p []byte) (int, error) {
+		out, _, err := play(t, Options{Terminal: true, Interrupt: interrupt, Stdout: writerFunc(func(p []byte) (int, error) {
 			if strings.Contains(string(p), "working") {
 				interrupt <- os.Interrupt
 				interrupt <- os.Interrupt
@@ -477,7 +477,7 @@ func TestCancel(t *testing.T) {
 	})
 	t.Run("silence after the first", func(t *testing.T) {
 		interrupt := make(chan os.Signal, 1)
-		_, err, _ := play(t, Options{Terminal: true, Interrupt: interrupt, CancelGrace: time.Millisecond}, &scripted{deaf: true}, func(a *scripted) (string, error) {
+		_, _, err := play(t, Options{Terminal: true, Interrupt: interrupt, CancelGrace: time.Millisecond}, &scripted{deaf: true}, func(a *scripted) (string, error) {
 			interrupt <- os.Interrupt
 			<-a.peer.Done() // it never answers
 			return jsonrpc.StopEndTurn, nil
@@ -526,7 +526,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.opts.Unattended = true
-			out, err, screen := play(t, c.opts, &c.agent, c.script)
+			out, screen, err := play(t, c.opts, &c.agent, c.script)
 			if out.Status != c.status || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("status %d, %v\n%s", out.Status, err, screen)
 			}
@@ -559,7 +559,7 @@ func TestAgentThatNeverAnswers(t *testing.T) {
 
 func TestPromptWithImages(t *testing.T) {
 	var got jsonrpc.PromptParams
-	_, err, _ := play(t, Options{Unattended: true, Prompt: "look", Images: []string{"testdata/pixel.png"}}, &scripted{}, func(a *scripted) (string, error) {
+	_, _, err := play(t, Options{Unattended: true, Prompt: "look", Images: []string{"testdata/pixel.png"}}, &scripted{}, func(a *scripted) (string, error) {
 		got = a.prompt
 		return jsonrpc.StopEndTurn, nil
 	})
@@ -585,7 +585,7 @@ func TestImages(t *testing.T) {
 		`"content":[{"type":"content","content":{"type":"image","data":"PHN2Zy8+","mimeType":"image/png"}}]`, // an svg in disguise
 		`"content":[{"type":"content","content":{"type":"image","data":"%%%"}}]`,
 	}
-	out, err, screen := play(t, opts, &scripted{}, func(a *scripted) (string, error) {
+	out, screen, err := play(t, opts, &scripted{}, func(a *scripted) (string, error) {
 		for i, s := range shapes {
 			a.update(fmt.Sprintf(`{"sessionUpdate":"tool_call","toolCallId":"c%d","title":"mcp__p__../../Évil Tool","status":"completed",%s}`, i, s))
 		}
