@@ -16,6 +16,7 @@ import (
 	"github.com/handlerd/handler/cmd/handler/internal/runner"
 	"github.com/handlerd/handler/cmd/internal/dirs"
 	"github.com/handlerd/handler/handlerd/api/client"
+	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/fault"
 )
 
@@ -88,10 +89,23 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 		ArtifactDir: filepath.Join(d.State, "artifacts"), Home: d.Home, Interrupt: interrupt,
 		Summary: func(runner.Outcome) []string { return u.summary(ctx, c, stream.RunID) },
 	})
+	stream.Close()
+	waitGone(ctx, c, stream.RunID)
 	if outcome.Status != 0 {
 		return errReported{outcome.Status}
 	}
 	return err
+}
+
+// goneTimeout bounds how long a command waits for the run it has ended to be taken apart.
+const goneTimeout = 15 * time.Second
+
+// waitGone returns when nothing of a run is left, so that what a script does next finds none of it: the run's log ends
+// last.
+func waitGone(ctx context.Context, c *client.Client, id string) {
+	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
+	defer cancel()
+	_ = c.Log(ctx, id, true, func(types.LogLine) error { return nil }) // a daemon that is gone has no run left to wait for
 }
 
 // sessionDir is where the session works: where the run was started, if the agent sees it, else its first scope.

@@ -21,6 +21,7 @@ import (
 	"github.com/handlerd/handler/handlerd/sessions"
 	"github.com/handlerd/handler/handlerd/settings"
 	"github.com/handlerd/handler/sandbox/podman"
+	"github.com/handlerd/handler/sandbox/rundir"
 	"github.com/handlerd/handler/toolbox"
 )
 
@@ -129,6 +130,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
+// tryFolder holds the run directories of sandboxes that try an image after a build.
+const tryFolder = "try"
+
 func (w *wired) wireBuilder() error {
 	guest, err := beside("handler-guest")
 	if err != nil {
@@ -144,9 +148,13 @@ func (w *wired) wireBuilder() error {
 			env[name] = value
 		}
 	}
+	// What a killed predecessor left of the sandboxes that tried its images; those themselves go with the sweep.
+	if err := rundir.Remove(w.dirs.Run, tryFolder); err != nil {
+		return fault.Wrap(fault.Failed, err, "rm -r "+filepath.Join(w.dirs.Run, tryFolder), "a folder that an earlier handlerd left")
+	}
 	w.builder, err = toolbox.New(toolbox.Options{
 		Images: w.driver.Images(), Driver: w.driver, Guest: guest,
-		RunRoot: filepath.Join(w.dirs.Run, "try"), StateDir: w.dirs.State,
+		RunRoot: filepath.Join(w.dirs.Run, tryFolder), StateDir: w.dirs.State,
 		Addons:       w.catalog.Addons,
 		Harnesses:    w.catalog.Harnesses,
 		HarnessFiles: map[string]map[string]string{"demo": {"handler-demo-agent": demo}},

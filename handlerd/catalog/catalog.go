@@ -68,6 +68,14 @@ func (c Catalog) Agent(name string) (*agents.Agent, error) {
 		return nil, err
 	}
 	a, err := agents.Find(c.AgentsDir(), name, reg.Names())
+	var missing *agents.NotFoundError
+	if errors.As(err, &missing) {
+		// A harness of that name that cannot be used: what is wrong with it says more.
+		var unknown *harness.NotFoundError
+		if _, bad := reg.Get(name); bad != nil && !errors.As(bad, &unknown) {
+			return nil, agentFault(bad)
+		}
+	}
 	return a, agentFault(err)
 }
 
