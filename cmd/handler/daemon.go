@@ -27,9 +27,14 @@ func (u *ui) connect(ctx context.Context) (*client.Client, dirs.Dirs, error) {
 	c := client.New(d.Socket())
 	v, err := c.Version(ctx)
 	switch {
+	case err == nil && v.Version != version && v.Busy == 0:
+		// One that an update left, with nothing to do: its guest and agents are gone from the disk or are new.
+		if err := stopDaemon(ctx, d); err != nil {
+			return nil, d, err
+		}
 	case err == nil:
 		if v.Version != version {
-			u.say("handlerd is version %s, handler %s; to end the old one: handler daemon stop", v.Version, version)
+			u.say("handlerd is version %s, handler %s, and it is busy; to end it: handler daemon stop", v.Version, version)
 		}
 		return c, d, nil
 	case !client.NotRunning(err):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +19,9 @@ const DefaultMaxRequest = 32 << 20
 
 // bigBuffer is from where on a buffer's array goes to the attic instead of staying in its buffer.
 const bigBuffer = 256 << 10
+
+// bigStep is by how much the array of a line over bigBuffer grows.
+const bigStep = 16
 
 // atticTime is how long a big array waits for the next long line.
 const atticTime = 5 * time.Second
@@ -41,11 +45,12 @@ func (a *attic) put(b []byte) {
 	}
 }
 
-// clear leaves the arrays to the garbage collector.
+// clear gives the arrays back to the system: left to itself, the garbage collector of a quiet daemon takes minutes.
 func (a *attic) clear() {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.arrays = nil
+	a.mu.Unlock()
+	debug.FreeOSMemory()
 }
 
 // get gives an array of at least need bytes; nil when there is none.
@@ -199,7 +204,10 @@ func (r *Reader) append(buf, more []byte) []byte {
 	return append(r.grow(buf, len(more)), more...)
 }
 
-// grow makes room for n bytes more, by doubling, and takes big arrays from the pool where there is a fitting one.
+// grow makes room for n bytes more: by doubling, of long lines in a few big steps. What a step leaves behind stays in
+// memory until the garbage is collected, and pages of a new array that nothing touches cost nothing, so a few steps
+// keep a long line in memory about once where doubling has it there nearly three times. A line after a long one is
+// taken to be as long, and a big array that is left from one is used again.
 func (r *Reader) grow(buf []byte, n int) []byte {
 	need := len(buf) + n
 	if need <= cap(buf) {
@@ -211,8 +219,12 @@ func (r *Reader) grow(buf []byte, n int) []byte {
 	}
 	if grown == nil {
 		size := max(2*need, 4<<10)
-		if need > bigBuffer {
-			size = max(size, r.last+chunk)
+		switch {
+		case need <= bigBuffer:
+		case need <= r.last+1:
+			size = r.last + chunk
+		default:
+			size = bigStep * need
 		}
 		grown = make([]byte, 0, min(size, max(need, r.max+chunk)))
 	}

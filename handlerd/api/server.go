@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/handlerd/handler/handlerd/api/types"
@@ -27,6 +28,8 @@ type Runs interface {
 	Start(ctx context.Context, req types.RunRequest) (Run, error)
 	// List gives every live run.
 	List(ctx context.Context) []types.Run
+	// Count gives how many runs live.
+	Count() int
 	// Find gives the live run whose id begins with id.
 	Find(ctx context.Context, id string) (types.Run, error)
 	// Kill ends a run and returns when nothing of it is left.
@@ -69,6 +72,7 @@ type Server struct {
 	log     *slog.Logger
 	http    *http.Server
 	cancel  context.CancelFunc // ends the context of every request
+	active  atomic.Int64       // requests under way
 }
 
 // New makes a server; Serve starts it.
@@ -104,13 +108,14 @@ func New(opts Options) *Server {
 	return s
 }
 
-// counted tells Busy of every request while it lasts.
+// counted counts every request while it lasts, and tells Busy of it.
 func (s *Server) counted(next http.Handler) http.Handler {
-	if s.opts.Busy == nil {
-		return next
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer s.opts.Busy()()
+		s.active.Add(1)
+		defer s.active.Add(-1)
+		if s.opts.Busy != nil {
+			defer s.opts.Busy()()
+		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -135,7 +140,8 @@ func (s *Server) Close(ctx context.Context) error {
 
 func (s *Server) version(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, types.Version{
-		Version: s.opts.Version, PID: os.Getpid(), Started: s.started, Runs: len(s.opts.Runs.List(r.Context())),
+		Version: s.opts.Version, PID: os.Getpid(), Started: s.started, Runs: s.opts.Runs.Count(),
+		Busy: int(s.active.Load()) - 1,
 	})
 }
 

@@ -41,6 +41,7 @@ func (r *echoRuns) Start(_ context.Context, req types.RunRequest) (api.Run, erro
 	return echoRun{r}, nil
 }
 func (r *echoRuns) List(context.Context) []types.Run { return nil }
+func (r *echoRuns) Count() int                       { return 0 }
 func (r *echoRuns) Find(_ context.Context, id string) (types.Run, error) {
 	return types.Run{ID: id}, nil
 }

@@ -219,6 +219,13 @@ func (m *Manager) List(ctx context.Context) []types.Run {
 	return list
 }
 
+// Count gives how many runs live.
+func (m *Manager) Count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.runs)
+}
+
 // Find gives the live run whose id begins with id.
 func (m *Manager) Find(ctx context.Context, id string) (types.Run, error) {
 	r, err := m.find(id)

@@ -26,6 +26,7 @@ type Version struct {
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
 	Runs    int       `json:"runs"`
+	Busy    int       `json:"busy"` // requests under way besides this one: runs, builds
 }
 
 // A RunRequest asks for a run whose life is the connection's.
