@@ -26,6 +26,9 @@ const testImage = "localhost/handler/podmantest:latest"
 
 func needUser(t testing.TB) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED IN SHORT MODE: needs real podman; run: make test")
+	}
 	if os.Geteuid() == 0 {
 		t.Skip("SKIPPED AS ROOT: rootless podman is what is tested; run: " +
 			"go test -c -tags remote,containers_image_openpgp,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper " +
