@@ -17,7 +17,11 @@ type Manifest struct {
 	SessionsPerRun int            `toml:"sessionsPerRun"` // 0 for no bound (B.8)
 	Approvals      []string       `toml:"approvals"`      // "acp" where handlerd's questions may go to the client (H)
 
-	Hosts     []string          `toml:"hosts"` // network rules the agent needs (B.4)
+	Hosts []string `toml:"hosts"` // network rules the agent needs (B.4)
+	// LoginHosts are the rules that the agent's own login needs. They hold only where no upstream is served: with one,
+	// a provider that can be reached directly is a way out for data under somebody else's key.
+	LoginHosts []string `toml:"loginHosts"`
+
 	Env       map[string]string `toml:"env"`
 	Files     []File            `toml:"files"`
 	State     []State           `toml:"state"`

@@ -64,7 +64,7 @@ func (m *Manifest) check() error {
 			return fmt.Errorf("%s must be one line of at most %d bytes", what, maxTitle)
 		}
 	}
-	for what, n := range map[string]int{"command": len(m.Command), "hosts": len(m.Hosts), "env": len(m.Env),
+	for what, n := range map[string]int{"command": len(m.Command), "hosts": len(m.Hosts), "loginHosts": len(m.LoginHosts), "env": len(m.Env),
 		"files": len(m.Files), "state": len(m.State), "upstreams": len(m.Upstreams)} {
 		if n > maxList {
 			return fmt.Errorf("%s has %d entries; at most %d are possible", what, n, maxList)
@@ -91,9 +91,11 @@ func (m *Manifest) checkCommand() error {
 	if strings.Contains(first, "/") && (!path.IsAbs(first) || path.Clean(first) != first) {
 		return fmt.Errorf("command %q must be a name on PATH or a clean absolute path inside the sandbox", first)
 	}
-	for i, host := range m.Hosts {
-		if err := ValidRule(host); err != nil {
-			return fmt.Errorf("hosts[%d]: %w", i, err)
+	for what, list := range map[string][]string{"hosts": m.Hosts, "loginHosts": m.LoginHosts} {
+		for i, host := range list {
+			if err := ValidRule(host); err != nil {
+				return fmt.Errorf("%s[%d]: %w", what, i, err)
+			}
 		}
 	}
 	return nil

@@ -65,7 +65,7 @@ func Render(in Input) (*Plan, error) {
 	}
 	b := &builder{in: in, plan: new(Plan), envBy: map[string]string{}}
 	for _, step := range []func() error{b.pick, b.base, b.scopes, b.environment, b.bindings, b.servers, b.state, b.files,
-		b.network, b.upstreams} {
+		b.upstreams, b.network} {
 		if err := step(); err != nil {
 			return nil, fail(in, err)
 		}
@@ -231,6 +231,9 @@ func (b *builder) network() error {
 		}
 	}
 	add(RuleAllow, "harness "+b.in.Harness.Name, b.in.Harness.Hosts...)
+	if len(b.plan.Upstreams) == 0 {
+		add(RuleAllow, "harness "+b.in.Harness.Name, b.in.Harness.LoginHosts...)
+	}
 	for _, m := range b.bound {
 		add(RuleAllow, "addon "+m.Name, m.Hosts...)
 	}

@@ -90,6 +90,9 @@ func newHarness(u *ui) *cobra.Command {
 				fmt.Fprintf(w, "  command    %s\n", strings.Join(m.Command, " "))
 				fmt.Fprintf(w, "  MCP        %s, by %s\n", strings.Join(m.MCPTransports, ", "), m.SessionMCP)
 				fmt.Fprintf(w, "  hosts      %s\n", strings.Join(m.Hosts, ", "))
+				if len(m.LoginHosts) > 0 {
+					fmt.Fprintf(w, "  login      %s, while no key is given\n", strings.Join(m.LoginHosts, ", "))
+				}
 				for _, s := range m.State {
 					fmt.Fprintf(w, "  state      %s: %s, one a%s %s\n", s.Name, s.Path, map[bool]string{true: "n", false: ""}[s.Per == "agent"], s.Per)
 				}

@@ -49,6 +49,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		if cmd.HasSubCommands() && len(args) > 0 {
 			hint := "see: " + cmd.CommandPath() + " --help"
+			cmd.SuggestionsMinimumDistance = 2 // without it only beginnings count
 			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 				hint = "did you mean: " + cmd.CommandPath() + " " + strings.Join(near, ", ")
 			}

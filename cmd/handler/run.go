@@ -86,6 +86,7 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 		Yes: f.yes, ReadOnly: f.readOnly, Unattended: f.unattended, Terminal: terminal(u.in) && terminal(u.errout),
 		JSON: u.json, Color: u.color(u.out), Width: width(u.out),
 		Stdin: u.in, Stdout: u.out, Stderr: u.errout,
+		LoginHint:   u.loginHint(agent),
 		ArtifactDir: filepath.Join(d.State, "artifacts"), Home: d.Home, Interrupt: interrupt,
 		Summary: func(runner.Outcome) []string { return u.summary(ctx, c, stream.RunID) },
 	})
@@ -106,6 +107,34 @@ func waitGone(ctx context.Context, c *client.Client, id string) {
 	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()
 	_ = c.Log(ctx, id, true, func(types.LogLine) error { return nil }) // a daemon that is gone has no run left to wait for
+}
+
+// loginHint is what to type when an agent has no key: the secrets that its harness's providers take.
+func (u *ui) loginHint(agent string) string {
+	c, err := u.catalog()
+	if err != nil {
+		return ""
+	}
+	a, err := c.Agent(agent)
+	if err != nil {
+		return ""
+	}
+	reg, err := c.Harnesses()
+	if err != nil {
+		return ""
+	}
+	h, err := reg.Get(a.Harness)
+	if err != nil {
+		return ""
+	}
+	var ways []string
+	for _, name := range viewHarness(h).Secrets {
+		ways = append(ways, "handler agent edit "+agent+" --secret "+name+"=FILE")
+	}
+	if len(ways) == 0 {
+		return ""
+	}
+	return "give it a key, in a file of mode 0600: " + strings.Join(ways, "\n  or: ")
 }
 
 // sessionDir is where the session works: where the run was started, if the agent sees it, else its first scope.

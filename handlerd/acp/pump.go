@@ -122,6 +122,7 @@ func (r *Relay) answerEnded(ctx context.Context, from Side, c call) {
 	text := r.ended
 	r.mu.Unlock()
 	r.answer(ctx, from, failLine(c.id, CodeInternal, text, nil))
+	r.tellOnce.Do(func() { close(r.told) })
 }
 
 // answerDecided answers a request as the rules decided.

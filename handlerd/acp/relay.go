@@ -35,6 +35,10 @@ type Options struct {
 	// Drain is how long the other side may take to end after one has: to say what it still has to say, and to
 	// read it. Five seconds if 0.
 	Drain time.Duration
+	// LastWord is how long a client that nothing was owed when the agent ended may take to send the request that is
+	// then told of the end: an agent that dies at once is often gone before the client has said a word. Two
+	// seconds if 0.
+	LastWord time.Duration
 }
 
 // A Relay carries the messages between one client and one agent. See the package comment.
@@ -42,7 +46,9 @@ type Relay struct {
 	o     Options
 	sides [2]*side
 
-	clientGone atomic.Bool // the client says nothing more: its requests' answers still go to it
+	clientGone atomic.Bool   // the client says nothing more: its requests' answers still go to it
+	told       chan struct{} // closed when a client's request was answered with the agent's end
+	tellOnce   sync.Once     // of told
 
 	mu    sync.Mutex
 	turns map[string]int // unanswered prompts by session; protected by mu
@@ -80,7 +86,10 @@ func NewRelay(o Options) *Relay {
 	if o.Drain <= 0 {
 		o.Drain = 5 * time.Second
 	}
-	r := &Relay{o: o, turns: make(map[string]int)}
+	if o.LastWord <= 0 {
+		o.LastWord = 2 * time.Second
+	}
+	r := &Relay{o: o, turns: make(map[string]int), told: make(chan struct{})}
 	for s, conn := range []io.ReadWriteCloser{Client: o.Client, Agent: o.Agent} {
 		r.sides[s] = &side{conn: conn, out: newOutbox(conn), pending: newPending(o.MaxPending)}
 	}
@@ -107,7 +116,7 @@ func (r *Relay) Run(ctx context.Context) End {
 	case byClient:
 		r.clientEnded(ctx, pumps[Agent])
 	case byAgent:
-		r.agentEnded(ctx, work)
+		r.agentEnded(ctx, work, pumps[Client])
 	case byContext:
 		r.cancelled(work, end.Err)
 	}
@@ -176,17 +185,27 @@ func (r *Relay) clientEnded(ctx context.Context, agentPump <-chan error) {
 }
 
 // agentEnded tells the client what became of what it waits for.
-func (r *Relay) agentEnded(ctx, work context.Context) {
+func (r *Relay) agentEnded(ctx, work context.Context, clientPump <-chan error) {
 	text := "the agent ended"
 	if r.o.AgentEnded != nil {
 		asking, cancel := context.WithTimeout(ctx, 5*time.Second)
 		text = r.o.AgentEnded(asking)
 		cancel()
 	}
-	ctx, cancel := context.WithTimeout(work, r.o.Drain)
+	given, cancel := context.WithTimeout(work, r.o.Drain)
 	defer cancel()
-	r.failClient(ctx, text)
-	r.sides[Client].out.finish(ctx)
+	if r.failClient(given, text) == 0 {
+		last := time.NewTimer(r.o.LastWord)
+		defer last.Stop()
+		select {
+		case <-r.told:
+		case <-clientPump:
+		case <-last.C:
+		case <-given.Done():
+		case <-ctx.Done():
+		}
+	}
+	r.sides[Client].out.finish(given)
 }
 
 // cancelled is agentEnded for a run that somebody ended: it takes no long time.
@@ -198,18 +217,21 @@ func (r *Relay) cancelled(work context.Context, cause error) {
 	r.sides[Client].out.finish(ctx)
 }
 
-// failClient answers every unanswered request of the client with an error, and those to come.
-func (r *Relay) failClient(ctx context.Context, text string) {
+// failClient answers every unanswered request of the client with an error, and those to come. It gives how many there
+// were.
+func (r *Relay) failClient(ctx context.Context, text string) int {
 	r.mu.Lock()
 	r.ended = text
 	r.mu.Unlock()
 	client := r.sides[Client]
-	for _, c := range client.pending.seal() {
+	calls := client.pending.seal()
+	for _, c := range calls {
 		_ = client.out.line(ctx, failLine(c.id, CodeInternal, text, nil))
 		if c.method == "session/prompt" {
 			r.turnEnded(c.session)
 		}
 	}
+	return len(calls)
 }
 
 // goneAnswer is what an agent gets for its request when the client is gone.

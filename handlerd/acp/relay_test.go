@@ -105,7 +105,7 @@ func start(t *testing.T, change func(*acp.Options)) *rig {
 		agent:  &peer{t, "agent", agent, bufio.NewReaderSize(agent, 1<<16)},
 		end:    make(chan acp.End, 1),
 	}
-	o := acp.Options{Client: c, Agent: a, Rules: acp.NewRules(config(), 0), Drain: patience, Observe: g.observe}
+	o := acp.Options{Client: c, Agent: a, Rules: acp.NewRules(config(), 0), Drain: patience, LastWord: time.Millisecond, Observe: g.observe}
 	if change != nil {
 		change(&o)
 	}
@@ -383,6 +383,20 @@ func TestAgentEnds(t *testing.T) {
 		t.Errorf("ended by %v: %v", e.By, e.Err)
 	}
 	g.wantEvents(t, "turn started in s", "turn ended in s")
+}
+
+// TestAgentEndsFirst: an agent that has gone before the client says a word is told of all the same.
+func TestAgentEndsFirst(t *testing.T) {
+	g := start(t, func(o *acp.Options) {
+		o.AgentEnded = func(context.Context) string { return "the agent ended with exit code 3" }
+		o.LastWord = patience
+	})
+	g.agent.conn.Close()
+	g.client.send(initialize)
+	g.client.expect(`{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"the agent ended with exit code 3"}}`, "")
+	if e := g.ended(t); e.By != acp.Agent {
+		t.Errorf("ended by %v: %v", e.By, e.Err)
+	}
 }
 
 // TestAgentHalfLine: an agent that dies in the middle of a line is told of, and the half goes nowhere.

@@ -114,3 +114,24 @@ func TestCheck(t *testing.T) {
 		t.Error("an addon that is not there was accepted")
 	}
 }
+
+// With a key outside, the provider is reached through the proxy alone: directly it would be a way out for data under
+// somebody else's key.
+func TestLoginHosts(t *testing.T) {
+	c := catalog(t, map[string]string{
+		"agents/keyed.toml": "harness = \"claude-code\"\n[secrets.anthropic_api_key]\nfile = \"~/key\"\n",
+	})
+	for agent, want := range map[string]policy.Action{"claude-code": policy.Allow, "keyed": policy.Refuse} {
+		plan, err := c.Plan(agent, "/src")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := c.Network(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := n.Decide("api.anthropic.com", 443); v.Action != want {
+			t.Errorf("%s: %v", agent, v)
+		}
+	}
+}

@@ -140,6 +140,10 @@ func (r *Run) openNetwork(_ context.Context, _ types.RunRequest, spec *sandbox.S
 	key := "handler-" + rand.Text()
 	ups := make([]egress.Upstream, 0, len(r.plan.Upstreams))
 	for _, u := range r.plan.Upstreams {
+		// It is read anew at each request; a file that gives none is told of now and not in the middle of a turn.
+		if _, err := secrets.Read(u.Secret); err != nil {
+			return fault.Wrap(fault.Failed, err, "", "the key of %s", u.Name)
+		}
 		ups = append(ups, r.upstream(u))
 		address := "http://" + sandbox.ProxyAddr + "/upstream/" + u.Name
 		for name, value := range u.Env {

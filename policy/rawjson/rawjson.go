@@ -160,6 +160,7 @@ const (
 	highs = 0x8080808080808080
 
 	slashes = '\\' * ones
+	quotes  = '"' * ones
 )
 
 // skipString checks the string whose opening quote is at i and gives where it ends.
@@ -206,7 +207,7 @@ func plainRun(b []byte, i int) int {
 		if b[i] != '\\' || i+1 >= len(b) || !shortEscape(b[i+1]) {
 			return i
 		}
-		i += 2
+		i = escapedRun(b, i+2)
 	}
 	for i < len(b) && b[i] >= 0x20 && b[i] < 0x80 && b[i] != '"' && b[i] != '\\' {
 		i++
@@ -227,6 +228,47 @@ func longRun(b []byte, i int) int {
 	return i
 }
 
+// escapedRun is the part of plainRun for text that is full of escapes: where they stand is hard to foresee for a
+// processor, so that going from one to the next costs more than to look for all of a block of 64 bytes at once. It
+// gives a position that is at most a block before the end of the run.
+func escapedRun(b []byte, i int) int {
+	escaped := uint64(0) // 1 where the byte before the block escapes its first one
+	for ; i+64 < len(b); i += 64 {
+		v := (*[64]byte)(b[i:])
+		var other, slash, quote uint64
+		for k := 0; k < 64; k += 16 {
+			w0, w1 := binary.LittleEndian.Uint64(v[k:k+8]), binary.LittleEndian.Uint64(v[k+8:k+16])
+			other |= (w0 - 0x20*ones) | w0 | (w1 - 0x20*ones) | w1
+			slash |= (equal(w0, slashes) | equal(w1, slashes)<<8) << k
+			quote |= (equal(w0, quotes) | equal(w1, quotes)<<8) << k
+		}
+		if other&highs != 0 { // a control character, or not ASCII: then the other two mean nothing
+			break
+		}
+		quote &^= escaped
+		p := 0
+		for at := slash &^ escaped; at != 0; {
+			p = bits.TrailingZeros64(at)
+			if !shortEscape(b[i+p+1]) {
+				return i + int(escaped)
+			}
+			at &^= 3 << p // what it escapes may be a backslash, which then escapes nothing
+			quote &^= 2 << p
+		}
+		if quote != 0 {
+			break
+		}
+		escaped = uint64(p+1) >> 6
+	}
+	return i + int(escaped)
+}
+
+// equal gives a bit for each byte of a word that is the one which c repeats; both of ASCII.
+func equal(w, c uint64) uint64 {
+	different := (w ^ c) + 0x7f*ones // by the high bits
+	return (^different & highs) >> 7 * 0x0102040810204080 >> 56
+}
+
 // special marks the bytes of a word that are a quote, a backslash, a control character or not ASCII, by their high
 // bits. Only the lowest mark counts: a carry can put wrong ones above it.
 func special(w uint64) uint64 { return marks(w) & highs }
@@ -238,13 +280,11 @@ func marks(w uint64) uint64 {
 	return ((w ^ 0x02*ones) - 0x21*ones) | ((w ^ slashes) - ones) | w
 }
 
-// shortEscape tells the second byte of an escape of two.
+// shortEscape tells the second byte of an escape of two. It does not branch on which one it is: that is as hard to
+// foresee as text is.
 func shortEscape(c byte) bool {
-	switch c {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return true
-	}
-	return false
+	const low, high = 1<<'"' | 1<<'/', 1<<('\\'-64) | 1<<('b'-64) | 1<<('f'-64) | 1<<('n'-64) | 1<<('r'-64) | 1<<('t'-64)
+	return (uint64(low)>>c|uint64(high)>>(c-64))&1 != 0
 }
 
 // escape gives the length of the escape sequence that b begins with, 0 for none that JSON has.

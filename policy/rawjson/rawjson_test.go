@@ -1,10 +1,13 @@
 package rawjson_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/handlerd/handler/policy/rawjson"
 )
@@ -111,5 +114,36 @@ func TestSpliceRefuses(t *testing.T) {
 	got, err := rawjson.Splice([]byte("12345"), []rawjson.Edit{edit(0, 0), edit(1, 3), edit(3, 3), edit(5, 5)})
 	if err != nil || string(got) != "x1xx45x" {
 		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// TestEscapesInBlocks: long strings are looked at in blocks, and an escape may lie over the end of one. Strings of the
+// characters that matter, mostly plain, are JSON exactly where encoding/json says so.
+func TestEscapesInBlocks(t *testing.T) {
+	pieces := []string{`\\`, `\n`, `\"`, `\\\\`, "aaaaaaaaaaaaa", "b", `\u00e9`, "]]]]]", "!", "\x7f"}
+	faults := []string{`\`, `"`, `\x`, "\x1f", "\xff", "é", `\u00e`, "\x80"}
+	random := rand.New(rand.NewPCG(1, 2))
+	good := 0
+	for range 100_000 {
+		var b strings.Builder
+		b.WriteByte('"')
+		for b.Len() < 60+random.IntN(160) {
+			if random.IntN(400) == 0 {
+				b.WriteString(faults[random.IntN(len(faults))])
+			}
+			b.WriteString(pieces[random.IntN(len(pieces))])
+		}
+		b.WriteByte('"')
+		text := []byte(b.String())
+		want := json.Valid(text) && utf8.Valid(text)
+		if _, err := rawjson.Whole(text); (err == nil) != want {
+			t.Fatalf("Whole says %v, encoding/json %v: %q", err, want, text)
+		}
+		if want {
+			good++
+		}
+	}
+	if good < 20_000 || good > 98_000 {
+		t.Errorf("%d of 100000 strings were JSON: the test looks at one side only", good)
 	}
 }

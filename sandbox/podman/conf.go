@@ -152,11 +152,15 @@ func prepare(o Options, l layout, m *machine) error {
 	return nil
 }
 
-// forgetMoved removes podman's database when the run folder is another than the last time: it holds absolute paths,
-// and podman would go on using the old ones. Containers do not outlive a daemon, and images are not in it.
+// forgetMoved removes podman's database when the run folder is another than the last time, or when somebody else's
+// podman made it: it holds absolute paths and the storage driver, and podman would go on using the old ones.
+// Containers do not outlive a daemon, and images are not in it.
 func forgetMoved(l layout) error {
 	old, err := os.ReadFile(l.lastRun())
-	if err != nil || strings.TrimSpace(string(old)) == l.run {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return folderError(l.lastRun(), err)
+	}
+	if strings.TrimSpace(string(old)) == l.run {
 		return nil
 	}
 	for _, name := range []string{"libpod/bolt_state.db", "db.sql", "libpod/db.sql"} {

@@ -616,3 +616,35 @@ func fakeService(t *testing.T, h http.Handler) (*Driver, context.Context) {
 	t.Cleanup(d.drop)
 	return d, callContext{t.Context(), held}
 }
+
+// A database of podman's that somebody else's podman made in our storage, or that speaks of another run folder, holds
+// another storage driver and other paths, and would win over our configuration.
+func TestForgetMoved(t *testing.T) {
+	for name, tt := range map[string]struct {
+		last string // content of the file that names the run folder; "" for none
+		gone bool
+	}{
+		"ours":            {"RUN\n", false},
+		"moved":           {"/elsewhere\n", true},
+		"somebody else's": {"", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := layout{state: t.TempDir(), run: t.TempDir()}
+			db := filepath.Join(l.storage(), "libpod", "bolt_state.db")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(db), 0o700), os.WriteFile(db, nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if tt.last != "" {
+				if err := os.WriteFile(l.lastRun(), []byte(strings.Replace(tt.last, "RUN", l.run, 1)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := forgetMoved(l); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(db); os.IsNotExist(err) != tt.gone {
+				t.Errorf("gone: %v, want %v", os.IsNotExist(err), tt.gone)
+			}
+		})
+	}
+}

@@ -29,7 +29,10 @@ func (r *run) explain(ctx context.Context, what string, err error, auth []jsonrp
 			if len(names) > 0 {
 				hint = " (it offers: " + Fit(strings.Join(names, ", "), 200) + ")"
 			}
-			return fmt.Errorf("%s wants a login first%s: %s", r.opts.Agent, hint, Fit(Line(e.Message), maxMessage))
+			if r.opts.LoginHint != "" {
+				hint += "\n  " + r.opts.LoginHint
+			}
+			return fmt.Errorf("%s wants a login first: %s%s", r.opts.Agent, Fit(Line(e.Message), maxMessage), hint)
 		}
 		return fmt.Errorf("%s answered %s with an error: %w", r.opts.Agent, what, &agentError{e})
 	}

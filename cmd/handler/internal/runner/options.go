@@ -46,6 +46,9 @@ type Options struct {
 	ArtifactDir string // pictures go to ArtifactDir/<Run>; if empty, none are saved
 	Home        string // shown as ~ in printed paths; if empty, paths are shown whole
 
+	// LoginHint says what to type when the agent wants a login first; "" for nothing.
+	LoginHint string
+
 	// Interrupt gives the person's Ctrl-C. The first cancels the turn, the second ends Run; nil if there is none.
 	Interrupt <-chan os.Signal
 	// Summary gives more parts of the last line, such as "2 refused by policy"; nil for none.

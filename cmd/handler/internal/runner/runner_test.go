@@ -505,7 +505,7 @@ func TestFailures(t *testing.T) {
 	}{
 		{"refused session", scripted{session: refusal}, Options{}, nil, StatusRefused, `refused by P1: /src lies outside the scopes of agent "web" — handler agent edit web`},
 		{"refused prompt", scripted{}, Options{}, func(*scripted) (string, error) { return "", refusal }, StatusRefused, "refused by P1"},
-		{"login", scripted{session: jsonrpc.Errorf(-32000, "Authentication required"), result: jsonrpc.InitializeResult{ProtocolVersion: 1, AuthMethods: []jsonrpc.AuthMethod{{ID: "x", Name: "Log in with X"}}}}, Options{}, nil, StatusFailed, "web wants a login first (it offers: Log in with X)"},
+		{"login", scripted{session: jsonrpc.Errorf(-32000, "Authentication required"), result: jsonrpc.InitializeResult{ProtocolVersion: 1, AuthMethods: []jsonrpc.AuthMethod{{ID: "x", Name: "Log in with X"}}}}, Options{}, nil, StatusFailed, "web wants a login first: Authentication required (it offers: Log in with X)"},
 		{"version", scripted{result: jsonrpc.InitializeResult{ProtocolVersion: 2}}, Options{}, nil, StatusFailed, "version 2 of ACP"},
 		{"error", scripted{}, Options{}, func(*scripted) (string, error) {
 			return "", &jsonrpc.Error{Code: -32603, Message: "Internal error", Data: json.RawMessage(`{"details":"no credit"}`)}
