@@ -183,8 +183,8 @@ func (w *wired) wireRuns() error {
 		return err
 	}
 	w.runs = sessions.New(sessions.Options{
-		Driver: w.driver, Images: w.driver.Images(),
-		Plan: w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
+		Driver: w.driver,
+		Plan:   w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
 		Scopes: scopes.Config{
 			Home:    w.dirs.Home,
 			Handler: []string{w.dirs.Config, w.dirs.State, w.dirs.Data, w.dirs.Run},

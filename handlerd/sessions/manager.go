@@ -41,7 +41,6 @@ const MaxRuns = 64
 // Options are what a Manager is made of. All are needed but Resolver and Logger.
 type Options struct {
 	Driver sandbox.Driver
-	Images sandbox.Images
 	// Plan renders an agent for a run started in cwd.
 	Plan func(agent, cwd string) (*render.Plan, error)
 	// Network gives a plan's rules.

@@ -95,24 +95,6 @@ func (r *Run) closeScopes() {
 	}
 }
 
-// checkImages gives an error with the command that builds what is missing.
-func (r *Run) checkImages(ctx context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
-	for _, ref := range append([]string{spec.Image}, imageRefs(spec.Images)...) {
-		if _, err := r.m.opts.Images.Inspect(ctx, ref); err != nil {
-			return startFault(err, r.plan)
-		}
-	}
-	return nil
-}
-
-func imageRefs(mounts []sandbox.ImageMount) []string {
-	refs := make([]string, len(mounts))
-	for i, m := range mounts {
-		refs[i] = m.Image
-	}
-	return refs
-}
-
 // readSecrets reads the bindings' secrets into files on the sandbox's tmpfs.
 func (r *Run) readSecrets(_ context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
 	files := slices.Clone(spec.Files)

@@ -90,7 +90,7 @@ func (r *Run) start(ctx context.Context, req types.RunRequest) error {
 
 	spec := r.plan.Sandbox
 	for _, step := range []func(context.Context, types.RunRequest, *sandbox.Spec) error{
-		r.openScopes, r.checkImages, r.readSecrets, r.openNetwork, r.openDir, r.openDisplay, r.finishSpec, r.startSandbox,
+		r.openScopes, r.readSecrets, r.openNetwork, r.openDir, r.openDisplay, r.finishSpec, r.startSandbox,
 	} {
 		if err := step(ctx, req, &spec); err != nil {
 			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {

@@ -96,7 +96,7 @@ func newWorld(t *testing.T, fakeOptions fake.Options, agentTOML map[string]strin
 	}
 	t.Cleanup(func() { log.Close() })
 	w.m = New(Options{
-		Driver: w.driver, Images: w.driver.Images(), Plan: c.Plan, Network: c.Network,
+		Driver: w.driver, Plan: c.Plan, Network: c.Network,
 		Display: func(context.Context, types.Wayland) (string, string, error) {
 			return "", "", fault.New(fault.Failed, "export WAYLAND_DISPLAY=…", "no Wayland socket")
 		},
