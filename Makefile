@@ -21,10 +21,10 @@ build:
 	@for p in $(PROGRAMS); do $(GOBUILD) -o bin/$$p ./cmd/$$p || exit 1; done
 
 install: build
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/user
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/systemd/user
 	install -m 0755 $(addprefix bin/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
-	install -m 0644 packaging/systemd/handlerd.socket $(DESTDIR)$(PREFIX)/lib/systemd/user/
-	sed 's|@PREFIX@|$(PREFIX)|g' packaging/systemd/handlerd.service > $(DESTDIR)$(PREFIX)/lib/systemd/user/handlerd.service
+	install -m 0644 packaging/systemd/handlerd.socket $(DESTDIR)$(PREFIX)/share/systemd/user/
+	sed 's|@PREFIX@|$(PREFIX)|g' packaging/systemd/handlerd.service > $(DESTDIR)$(PREFIX)/share/systemd/user/handlerd.service
 	@echo "installed to $(DESTDIR)$(PREFIX)/bin; next: handler doctor"
 
 check: lint
