@@ -137,6 +137,9 @@ func (s *suite) begin() error {
 	if err := s.clean(); err != nil {
 		return err
 	}
+	if runs, err := s.runs(); err != nil || len(runs) > 0 {
+		return fmt.Errorf("%d runs of yours live, and the tests end the daemon; end them first: handler ps, handler kill RUN (%v)", len(runs), err)
+	}
 	if out, err := s.command(30*time.Second, filepath.Join(s.bin, "handler"), "daemon", "stop"); err != nil {
 		return fmt.Errorf("the daemon that runs does not end: %w\n%s", err, out)
 	}
@@ -150,6 +153,7 @@ func (s *suite) begin() error {
 
 // images builds what is missing or stale of what the scripts run in. hack/test has done so already.
 func (s *suite) images() error {
+	fmt.Fprintln(os.Stderr, "e2e: the toolbox, the playwright addon and the demo harness are built if they are missing or stale; the first time takes minutes")
 	for _, args := range [][]string{
 		{"toolbox", "build", "--if-stale"},
 		{"addon", "build", "playwright", "--if-stale"},

@@ -81,5 +81,14 @@ func runtimeDir(dir string) (string, error) {
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("the runtime folder %s (XDG_RUNTIME_DIR) is open to other users; close it: chmod 700 %s", dir, dir)
 	}
+	if n := len(dir + longestSocket); n > maxSocketPath {
+		return "", fmt.Errorf("the path of the runtime folder %s (XDG_RUNTIME_DIR) is too long: a socket in it would have %d bytes, and %d is the end; set XDG_RUNTIME_DIR to a shorter path", dir, n, maxSocketPath)
+	}
 	return dir, nil
 }
+
+// A unix socket's path has an end (sun_path), and a run's socket has the longest.
+const (
+	longestSocket = "/handler/runs/xxxx/egress.sock"
+	maxSocketPath = 107
+)
