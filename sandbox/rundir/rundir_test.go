@@ -83,8 +83,9 @@ var hello = guestwire.Frame{Kind: guestwire.Hello, Version: guestwire.Version}
 
 // The directory is private and its sockets too, whatever the umask; Close leaves nothing.
 func TestPrivateAndGone(t *testing.T) {
+	parent := shortDir(t)
 	old := unix.Umask(0o777)
-	d, err := rundir.New(shortDir(t), "run1", rundir.Options{})
+	d, err := rundir.New(parent, "run1", rundir.Options{})
 	unix.Umask(old)
 	if err != nil {
 		t.Fatal(err)
