@@ -228,46 +228,37 @@ func longRun(b []byte, i int) int {
 	return i
 }
 
-// escapedRun is the part of plainRun for text that is full of escapes: where they stand is hard to foresee for a
-// processor, so that going from one to the next costs more than to look for all of a block of 64 bytes at once. It
-// gives a position that is at most a block before the end of the run.
+// escapedRun is the part of plainRun for text that is full of escapes: a processor cannot foresee where they stand, so
+// that a branch for each costs more than to work out for all bytes of a word whether they are escaped. It knows the
+// usual escapes, and gives a position from which on something else may follow, or no escape for a while.
 func escapedRun(b []byte, i int) int {
-	escaped := uint64(0) // 1 where the byte before the block escapes its first one
-	for ; i+64 < len(b); i += 64 {
-		v := (*[64]byte)(b[i:])
-		var other, slash, quote uint64
-		for k := 0; k < 64; k += 16 {
-			w0, w1 := binary.LittleEndian.Uint64(v[k:k+8]), binary.LittleEndian.Uint64(v[k+8:k+16])
-			other |= (w0 - 0x20*ones) | w0 | (w1 - 0x20*ones) | w1
-			slash |= (equal(w0, slashes) | equal(w1, slashes)<<8) << k
-			quote |= (equal(w0, quotes) | equal(w1, quotes)<<8) << k
-		}
-		if other&highs != 0 { // a control character, or not ASCII: then the other two mean nothing
+	carry := uint64(0) // the first byte's high bit where the byte before the word escapes it
+	for seen, n := uint64(0), 1; i+8 <= len(b); i, n = i+8, n+1 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		slash := equal(w, slashes) & highs
+		escaped := slash<<8 | carry
+		quote := equal(w, quotes)
+		usual := quote | equal(w, 'n'*ones) | equal(w, 't'*ones) | equal(w, 'r'*ones)
+		bad := (w - 0x20*ones) | w // control characters, and what is not ASCII
+		bad |= quote&^escaped | escaped&^usual
+		if bad&highs != 0 {
 			break
 		}
-		quote &^= escaped
-		p := 0
-		for at := slash &^ escaped; at != 0; {
-			p = bits.TrailingZeros64(at)
-			if !shortEscape(b[i+p+1]) {
-				return i + int(escaped)
+		carry = slash >> 56
+		seen |= slash
+		if n%64 == 0 {
+			if seen == 0 {
+				break // such as a picture: longRun is faster
 			}
-			at &^= 3 << p // what it escapes may be a backslash, which then escapes nothing
-			quote &^= 2 << p
+			seen = 0
 		}
-		if quote != 0 {
-			break
-		}
-		escaped = uint64(p+1) >> 6
 	}
-	return i + int(escaped)
+	return i - int(carry>>7) // to the backslash whose escape is not looked at yet
 }
 
-// equal gives a bit for each byte of a word that is the one which c repeats; both of ASCII.
-func equal(w, c uint64) uint64 {
-	different := (w ^ c) + 0x7f*ones // by the high bits
-	return (^different & highs) >> 7 * 0x0102040810204080 >> 56
-}
+// equal marks the bytes of a word of ASCII that are the one which c repeats, by their high bits. The other bits mean
+// nothing.
+func equal(w, c uint64) uint64 { return ^((w ^ c) + 0x7f*ones) }
 
 // special marks the bytes of a word that are a quote, a backslash, a control character or not ASCII, by their high
 // bits. Only the lowest mark counts: a carry can put wrong ones above it.

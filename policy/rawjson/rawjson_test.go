@@ -121,7 +121,7 @@ func TestSpliceRefuses(t *testing.T) {
 // characters that matter, mostly plain, are JSON exactly where encoding/json says so.
 func TestEscapesInBlocks(t *testing.T) {
 	pieces := []string{`\\`, `\n`, `\"`, `\\\\`, "aaaaaaaaaaaaa", "b", `\u00e9`, "]]]]]", "!", "\x7f"}
-	faults := []string{`\`, `"`, `\x`, "\x1f", "\xff", "é", `\u00e`, "\x80"}
+	faults := []string{`\`, `"`, `\x`, "\x1f", "\xff", "é", `\u00e`, "\x80", "\\\x80", "\\\x1f"}
 	random := rand.New(rand.NewPCG(1, 2))
 	good := 0
 	for range 100_000 {
