@@ -7,7 +7,7 @@
 
 SHELL := /bin/bash
 PREFIX ?= $(HOME)/.local
-VERSION ?= $(shell git describe --always --dirty --tags 2>/dev/null || echo devel)
+VERSION ?= $(shell git describe --always --dirty --tags 2>/dev/null || cat VERSION 2>/dev/null || echo devel)
 
 # What podman's bindings need to be built without C libraries.
 TAGS := remote,containers_image_openpgp,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper
@@ -17,6 +17,7 @@ PROGRAMS := handler handlerd handler-guest handler-demo-agent
 .PHONY: build install check vet lint test demo bench fuzz clean _demo _test _bench
 
 build:
+	@[ -x bin/handlerd ] || echo "compiling Handler; the first time takes a few minutes" >&2
 	@mkdir -p bin
 	@for p in $(PROGRAMS); do $(GOBUILD) -o bin/$$p ./cmd/$$p || exit 1; done
 
@@ -26,6 +27,7 @@ install: build
 	install -m 0644 packaging/systemd/handlerd.socket $(DESTDIR)$(PREFIX)/share/systemd/user/
 	sed 's|@PREFIX@|$(PREFIX)|g' packaging/systemd/handlerd.service > $(DESTDIR)$(PREFIX)/share/systemd/user/handlerd.service
 	@echo "installed to $(DESTDIR)$(PREFIX)/bin; next: handler doctor"
+	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) echo "that folder is not on your PATH yet: export PATH=$(PREFIX)/bin:\$$PATH";; esac
 
 check: lint
 	go test -race -short -tags $(TAGS) ./...

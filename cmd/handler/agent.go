@@ -92,6 +92,7 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 	if given("processes") {
 		a.Limits.Processes = f.processes
 	}
+	had := len(a.Scopes)
 	// One after the other: each judges the whole agent, so that a fault would be told as often as there are steps.
 	for _, step := range []func() error{
 		func() error { return f.applyScopes(a, c) },
@@ -108,6 +109,10 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 		if err := step(); err != nil {
 			return err
 		}
+	}
+	if had > 0 && len(a.Scopes) == 0 {
+		return fmt.Errorf("that is the last scope, and without one the agent would see whatever folder a run starts in, to write; "+
+			"give another in the same command (--scope), or: handler agent rm %s", a.Name)
 	}
 	return nil
 }

@@ -242,7 +242,13 @@ The base comes from mmdebstrap and a Debian mirror, or from a registry image (--
 			if err != nil {
 				return err
 			}
-			return c.Remove(cmd.Context(), types.BuildRequest{Kind: types.KindToolbox, Name: args[0]})
+			if err := c.Remove(cmd.Context(), types.BuildRequest{Kind: types.KindToolbox, Name: args[0]}); err != nil {
+				return err
+			}
+			return u.result(map[string]string{"removed": args[0]}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "removed toolbox %s; to have it again: handler toolbox build %s\n", args[0], args[0])
+				return err
+			})
 		},
 	}
 	return group("toolbox", "Build and look at the base images of the sandboxes", build, list, status, check, rm)

@@ -18,9 +18,10 @@ func newRoot(u *ui) *cobra.Command {
 		Short: "Run any ACP coding agent in a strict sandbox, with a browser you can watch",
 		Long: `Handler runs any coding agent that speaks ACP in a strict rootless podman sandbox whose only way out is a
 proxy that checks every destination, and gives the agent a browser.`,
-		Example: `  handler run demo "open http://example.org then screenshot"
+		Example: `  handler run demo --yes "run ls -la then say done"
   handler run claude-code "what does this project do?"
   handler doctor`,
+		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          usageArgs(cobra.NoArgs),

@@ -39,7 +39,7 @@ is started in.
 AGENT is one you saved (handler agent list), or the name of a harness.`,
 		Example: `  handler run claude-code "what does this project do?"
   handler run web "open http://127.0.0.1:5173 and tell me what is broken" --display
-  handler run demo --yes "open http://example.org then screenshot" --json`,
+  handler run demo --yes "run ls -la then say done" --json`,
 		Args: usageArgs(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return u.run(cmd.Context(), args[0], strings.Join(args[1:], " "), f)
@@ -91,7 +91,9 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 		Summary: func(runner.Outcome) []string { return u.summary(ctx, c, stream.RunID) },
 	})
 	stream.Close()
-	waitGone(ctx, c, stream.RunID)
+	for _, n := range waitGone(ctx, c, stream.RunID) {
+		u.say("%s", plain(n))
+	}
 	if outcome.Status != 0 {
 		return errReported{outcome.Status}
 	}
@@ -102,11 +104,18 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 const goneTimeout = 15 * time.Second
 
 // waitGone returns when nothing of a run is left, so that what a script does next finds none of it: the run's log ends
-// last.
-func waitGone(ctx context.Context, c *client.Client, id string) {
+// last. It gives what the person should know of the run's end, such as files that their own tools would run.
+func waitGone(ctx context.Context, c *client.Client, id string) (notices []string) {
 	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()
-	_ = c.Log(ctx, id, true, func(types.LogLine) error { return nil }) // a daemon that is gone has no run left to wait for
+	// A daemon that is gone has no run left to wait for.
+	_ = c.Log(ctx, id, true, func(l types.LogLine) error {
+		if l.From == types.FromNotice {
+			notices = append(notices, l.Text)
+		}
+		return nil
+	})
+	return notices
 }
 
 // loginHint is what to type when an agent has no key: the secrets that its harness's providers take.
@@ -163,7 +172,11 @@ func (u *ui) headline(ctx context.Context, c *client.Client, id string, d dirs.D
 	for _, s := range run.Scopes {
 		parts = append(parts, fmt.Sprintf("scope %s (%s)", tilde(s.Path, d.Home), s.Mode))
 	}
-	parts = append(parts, "network: "+plural(run.Hosts, "host"))
+	network := "network: " + plural(run.Hosts, "host")
+	if len(run.Providers) > 0 {
+		network += " and " + strings.Join(run.Providers, ", ") + " with your key"
+	}
+	parts = append(parts, network)
 	switch run.Browser {
 	case "wayland":
 		parts = append(parts, "browser on your screen")

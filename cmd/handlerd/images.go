@@ -94,6 +94,10 @@ func translate(e toolbox.Event) types.Progress {
 
 // Remove removes an image.
 func (i images) Remove(ctx context.Context, req types.BuildRequest) error {
+	e, err := i.b.Status(ctx, req.Kind, req.Name)
+	if err == nil && e.State == toolbox.Missing && req.Name != toolbox.DefaultName {
+		return fault.New(fault.NotFound, "see: handler "+req.Kind+" list", "there is no %s %q", req.Kind, req.Name)
+	}
 	return imageFault(i.b.Remove(ctx, req.Kind, req.Name))
 }
 

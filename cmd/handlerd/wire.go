@@ -47,7 +47,7 @@ func wire(d dirs.Dirs, log *slog.Logger) (w *wired, err error) {
 			made.close()
 		}
 	}()
-	if w.settings, err = settings.Load(filepath.Join(d.Config, "handler.toml")); err != nil {
+	if w.settings, err = settings.Load(w.settingsFile()); err != nil {
 		return nil, fault.Wrap(fault.Usage, err, "", "Handler's settings")
 	}
 	for _, dir := range []string{d.State, d.Data} {
@@ -185,17 +185,29 @@ func (w *wired) wireRuns() error {
 	w.runs = sessions.New(sessions.Options{
 		Driver: w.driver,
 		Plan:   w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
-		Scopes: scopes.Config{
-			Home:    w.dirs.Home,
-			Handler: []string{w.dirs.Config, w.dirs.State, w.dirs.Data, w.dirs.Run},
-			Engine:  []string{filepath.Join(w.dirs.Home, ".local/share/containers"), filepath.Join(w.dirs.XDGRun, "containers")},
-			Runtime: w.dirs.XDGRun, Protect: w.settings.Protect.Paths, Allow: w.settings.Protect.Allowed,
-		},
-		Audit: log, Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), StateDir: w.dirs.State, Guest: guest,
+		Scopes: w.scopes,
+		Audit:  log, Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), StateDir: w.dirs.State, Guest: guest,
 		Logger: w.log,
 	})
 	return nil
 }
+
+// scopes says what may be a scope; the settings are read anew, so that what a person has just protected is.
+func (w *wired) scopes() (scopes.Config, error) {
+	now, err := settings.Load(w.settingsFile())
+	if err != nil {
+		return scopes.Config{}, err
+	}
+	d := w.dirs
+	return scopes.Config{
+		Home:    d.Home,
+		Handler: []string{d.Config, d.State, d.Data, d.Run},
+		Engine:  []string{filepath.Join(d.Home, ".local/share/containers"), filepath.Join(d.XDGRun, "containers")},
+		Runtime: d.XDGRun, Protect: now.Protect.Paths, Allow: now.Protect.Allowed,
+	}, nil
+}
+
+func (w *wired) settingsFile() string { return filepath.Join(w.dirs.Config, "handler.toml") }
 
 // findDisplay looks for the Wayland socket that whoever asked for the run means; what they do not say, the daemon's
 // own environment may.

@@ -48,8 +48,9 @@ type Options struct {
 	// Display finds the Wayland socket for a run, and says what its compositor lets a client do besides showing
 	// windows; it is asked at every start.
 	Display func(ctx context.Context, env types.Wayland) (socket, notice string, err error)
-	Scopes  scopes.Config
-	Audit   *audit.Log
+	// Scopes says what may be a scope and what is protected in one; it is asked at every start.
+	Scopes func() (scopes.Config, error)
+	Audit  *audit.Log
 
 	Owner    string // LabelOwner of what this daemon makes
 	RunRoot  string // parent of the run directories; short, private

@@ -38,9 +38,13 @@ func (s openScope) mode() string {
 
 // openScopes checks the scopes, resolves them, and puts the protected paths over them (A.9).
 func (r *Run) openScopes(_ context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
+	var err error
+	if r.rulesOfScopes, err = r.m.opts.Scopes(); err != nil {
+		return fault.Wrap(fault.Usage, err, "", "Handler's settings")
+	}
 	var mounts []sandbox.Mount
 	for _, m := range spec.Mounts {
-		checked, err := r.m.opts.Scopes.Check(m.Source)
+		checked, err := r.rulesOfScopes.Check(m.Source)
 		var bad *scopes.Error
 		if errors.As(err, &bad) {
 			return &fault.Fault{Kind: fault.Refused, Text: "the scope " + bad.Path + " " + bad.Reason, Hint: bad.Remedy, Err: err}
@@ -51,7 +55,7 @@ func (r *Run) openScopes(_ context.Context, _ types.RunRequest, spec *sandbox.Sp
 		if checked.Note != "" {
 			r.notice("%s", checked.Note)
 		}
-		view, err := r.m.opts.Scopes.Look(checked.Path)
+		view, err := r.rulesOfScopes.Look(checked.Path)
 		if err != nil {
 			return fault.Wrap(fault.Failed, err, "", "the scope %s", m.Source)
 		}
@@ -82,14 +86,14 @@ func (r *Run) closeScopes() {
 		if s.readOnly {
 			continue
 		}
-		after, err := r.m.opts.Scopes.Look(s.path)
+		after, err := r.rulesOfScopes.Look(s.path)
 		if err != nil {
 			r.log.add("handlerd", fmt.Sprintf("the scope %s could not be looked at after the run: %v", s.path, err))
 			continue
 		}
 		if appeared := scopes.Appeared(s.before, after); len(appeared) > 0 {
 			text := "your own tools would run these, which appeared or changed during the run: " + strings.Join(appeared, ", ")
-			r.log.add("handlerd", text)
+			r.log.add(types.FromNotice, text)
 			r.audit(audit.Record{Kind: audit.KindScope, Subject: s.path, Reason: text})
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/handlerd/scopes"
 	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/render"
 	"github.com/handlerd/handler/sandbox"
@@ -43,13 +44,14 @@ type Run struct {
 	once   sync.Once     // of end
 
 	// Set by start, in this order, and not changed after; end takes apart what is there.
-	scopes  []openScope
-	network policy.Network
-	egress  *egress.Server
-	dir     *rundir.Dir
-	sandbox string // the engine's id
-	agent   net.Conn
-	browser string
+	rulesOfScopes scopes.Config
+	scopes        []openScope
+	network       policy.Network
+	egress        *egress.Server
+	dir           *rundir.Dir
+	sandbox       string // the engine's id
+	agent         net.Conn
+	browser       string
 
 	state     atomic.Value // of types.State*
 	working   atomic.Int32 // turns under way
@@ -251,6 +253,9 @@ func (r *Run) status(ctx context.Context) types.Run {
 		if rule.Kind != policy.KindDeny {
 			s.Hosts++
 		}
+	}
+	for _, u := range r.plan.Upstreams {
+		s.Providers = append(s.Providers, u.URL)
 	}
 	if r.egress != nil {
 		count := r.egress.Snapshot()

@@ -100,8 +100,10 @@ func newWorld(t *testing.T, fakeOptions fake.Options, agentTOML map[string]strin
 		Display: func(context.Context, types.Wayland) (string, string, error) {
 			return "", "", fault.New(fault.Failed, "export WAYLAND_DISPLAY=…", "no Wayland socket")
 		},
-		Scopes: scopes.Config{Home: c.Home, Handler: []string{c.Config, c.State}},
-		Audit:  log, Owner: "test-owner", RunRoot: w.runRoot, StateDir: c.State, Guest: filepath.Join(programs, "handler-guest"),
+		Scopes: func() (scopes.Config, error) {
+			return scopes.Config{Home: c.Home, Handler: []string{c.Config, c.State}}, nil
+		},
+		Audit: log, Owner: "test-owner", RunRoot: w.runRoot, StateDir: c.State, Guest: filepath.Join(programs, "handler-guest"),
 	})
 	t.Cleanup(func() {
 		if err := w.m.Close(context.Background()); err != nil {

@@ -62,7 +62,9 @@ type Run struct {
 	Scopes  []Scope   `json:"scopes"`
 	Browser string    `json:"browser"` // "wayland", "headless" or ""
 	Hosts   int       `json:"hosts"`   // how many allow rules there are
-	Notices []string  `json:"notices"` // what the person should know of this run
+	// Providers are the addresses that the run reaches through the proxy with a key of the person's (D.9).
+	Providers []string `json:"providers"`
+	Notices   []string `json:"notices"` // what the person should know of this run
 
 	ToolCalls   int   `json:"toolCalls"`
 	Allowed     int64 `json:"allowed"` // connections the proxy let out
@@ -88,9 +90,12 @@ type Limit struct {
 // A LogLine is one line of a run's log.
 type LogLine struct {
 	Time time.Time `json:"time"`
-	From string    `json:"from"` // "agent" (its standard error), "handlerd" or "policy"
+	From string    `json:"from"` // "agent" (its standard error), "handlerd", "policy", or FromNotice
 	Text string    `json:"text"`
 }
+
+// FromNotice marks a line that the person should see when the run has ended.
+const FromNotice = "notice"
 
 // Kinds of an Image.
 const (
