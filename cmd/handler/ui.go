@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/handlerd/handler/cmd/handler/internal/runner"
 	"github.com/handlerd/handler/configfile"
 	"github.com/handlerd/handler/handlerd/fault"
 )
@@ -48,7 +49,7 @@ func (u *ui) color(f *os.File) bool {
 
 // say writes a remark to stderr.
 func (u *ui) say(format string, args ...any) {
-	fmt.Fprintf(u.errout, "handler: "+format+"\n", args...)
+	fmt.Fprintf(u.errout, "handler: %s\n", runner.Text(fmt.Sprintf(format, args...)))
 }
 
 // errReported is an error whose words the person has seen already; it only carries the exit code.
@@ -78,7 +79,7 @@ func (u *ui) exit(err error) int {
 	}
 	u.say("%s", strings.ReplaceAll(f.Text, "\n", "\n  "))
 	if f.Hint != "" {
-		fmt.Fprintf(u.errout, "  %s\n", strings.ReplaceAll(f.Hint, "\n", "\n  "))
+		fmt.Fprintf(u.errout, "  %s\n", runner.Text(strings.ReplaceAll(f.Hint, "\n", "\n  ")))
 	}
 	return kind.ExitCode()
 }
@@ -98,6 +99,9 @@ func (u *ui) result(v any, text func(io.Writer) error) error {
 func table(w io.Writer, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
+		for i := range row {
+			row[i] = strings.NewReplacer("\n", " ", "\t", " ").Replace(runner.Text(row[i]))
+		}
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	return t.Flush()
@@ -131,15 +135,8 @@ func ago(t time.Time) string {
 	}
 }
 
-// plain makes text from an agent safe to print: no control character but the tab reaches the terminal.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\t' || (r >= ' ' && r != 0x7f && (r < 0x80 || r > 0x9f)) {
-			return r
-		}
-		return '·'
-	}, s)
-}
+// plain makes one line of text, from an agent or with a path of its making in it, safe to print.
+func plain(s string) string { return runner.Line(s) }
 
 func writeJSONLine(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
