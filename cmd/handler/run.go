@@ -183,7 +183,7 @@ func (u *ui) headline(ctx context.Context, c *client.Client, id string, d dirs.D
 	case "headless":
 		parts = append(parts, "browser without a window")
 	}
-	fmt.Fprintln(u.errout, plain(strings.Join(parts, " · ")))
+	fmt.Fprintln(u.errout, runner.Text(strings.Join(parts, " · ")))
 	for _, n := range run.Notices {
 		fmt.Fprintf(u.errout, "  %s\n", plain(n))
 	}
