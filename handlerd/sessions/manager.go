@@ -122,7 +122,7 @@ func (m *Manager) sweepFolders() error {
 	for _, e := range entries {
 		errs = append(errs, rundir.Remove(m.opts.RunRoot, e.Name()))
 	}
-	pruneLogs(m.logs)
+	pruneLogs(m.logs, nil) // nothing lives before the sweep
 	return errors.Join(errs...)
 }
 
@@ -172,6 +172,7 @@ func (m *Manager) reserve(plan *render.Plan) (*Run, error) {
 		}
 		r := newRun(m, id, plan, log)
 		m.runs[id] = r
+		pruneLogs(m.logs, m.runs)
 		return r, nil
 	}
 	return nil, fault.New(fault.Failed, "rm "+m.logs+"/*", "no free run id was found")

@@ -14,90 +14,12 @@ import (
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
-	"github.com/handlerd/handler/handlerd/scopes"
 	"github.com/handlerd/handler/handlerd/secrets"
 	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/render"
 	"github.com/handlerd/handler/sandbox"
 	"github.com/handlerd/handler/sandbox/rundir"
 )
-
-// An openScope is a scope of a live run and what was found in it when the run started.
-type openScope struct {
-	path     string // resolved
-	readOnly bool
-	before   *scopes.View
-}
-
-func (s openScope) mode() string {
-	if s.readOnly {
-		return "ro"
-	}
-	return "rw"
-}
-
-// openScopes checks the scopes, resolves them, and puts the protected paths over them (A.9).
-func (r *Run) openScopes(_ context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
-	var err error
-	if r.rulesOfScopes, err = r.m.opts.Scopes(); err != nil {
-		return fault.Wrap(fault.Usage, err, "", "Handler's settings")
-	}
-	var mounts []sandbox.Mount
-	for _, m := range spec.Mounts {
-		checked, err := r.rulesOfScopes.Check(m.Source)
-		var bad *scopes.Error
-		if errors.As(err, &bad) {
-			return &fault.Fault{Kind: fault.Refused, Text: "the scope " + bad.Path + " " + bad.Reason, Hint: bad.Remedy, Err: err}
-		}
-		if err != nil {
-			return fault.Wrap(fault.Failed, err, "", "the scope %s", m.Source)
-		}
-		if checked.Note != "" {
-			r.notice("%s", checked.Note)
-		}
-		view, err := r.rulesOfScopes.Look(checked.Path)
-		if err != nil {
-			return fault.Wrap(fault.Failed, err, "", "the scope %s", m.Source)
-		}
-		for _, n := range view.Notices {
-			r.notice("%s", n)
-		}
-		if len(view.Sockets) > 0 {
-			r.notice("sockets in the scope are reached past the sandbox's network: %s", strings.Join(view.Sockets, ", "))
-		}
-		mounts = append(mounts, sandbox.Mount{Source: checked.Path, Target: checked.Path, ReadOnly: m.ReadOnly}) // P1 compares resolved paths
-		if !m.ReadOnly {
-			mounts = append(mounts, view.Mounts...)
-		}
-		r.scopes = append(r.scopes, openScope{checked.Path, m.ReadOnly, view})
-	}
-	spec.Mounts = mounts
-	if spec.Dir == "" && len(r.scopes) > 0 {
-		spec.Dir = r.scopes[0].path
-	} else if resolved, err := scopes.Resolve(spec.Dir); err == nil {
-		spec.Dir = resolved
-	}
-	return nil
-}
-
-// closeScopes names to the person what appeared in the scopes that their own tools would run (A.9).
-func (r *Run) closeScopes() {
-	for _, s := range r.scopes {
-		if s.readOnly {
-			continue
-		}
-		after, err := r.rulesOfScopes.Look(s.path)
-		if err != nil {
-			r.log.add("handlerd", fmt.Sprintf("the scope %s could not be looked at after the run: %v", s.path, err))
-			continue
-		}
-		if appeared := scopes.Appeared(s.before, after); len(appeared) > 0 {
-			text := "your own tools would run these, which appeared or changed during the run: " + strings.Join(appeared, ", ")
-			r.log.add(types.FromNotice, text)
-			r.audit(audit.Record{Kind: audit.KindScope, Subject: s.path, Reason: text})
-		}
-	}
-}
 
 // readSecrets reads the bindings' secrets into files on the sandbox's tmpfs.
 func (r *Run) readSecrets(_ context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
@@ -194,8 +116,7 @@ func (r *Run) auditEgress(rec egress.Record) {
 	if rec.Port != 0 {
 		line.Subject = fmt.Sprintf("%s:%d", rec.Host, rec.Port)
 	}
-	r.audit(line)
-	r.log.add("policy", rec.Verdict.String())
+	r.verdict(line, rec.Verdict.String())
 }
 
 // openDir makes the run directory and serves the proxy in it.

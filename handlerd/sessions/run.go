@@ -61,12 +61,15 @@ type Run struct {
 
 	mu      sync.Mutex
 	notices []string // protected by mu
+
+	verdicts *limiter // of what the agent can have written down
 }
 
 func newRun(m *Manager, id string, plan *render.Plan, log *runLog) *Run {
 	// The run's context is nobody's request: it ends by cancel alone.
 	ctx, cancel := context.WithCancelCause(context.Background())
-	r := &Run{m: m, id: id, plan: plan, since: time.Now(), log: log, ctx: ctx, cancel: cancel, gone: make(chan struct{})}
+	r := &Run{m: m, id: id, plan: plan, since: time.Now(), log: log, ctx: ctx, cancel: cancel, gone: make(chan struct{}),
+		verdicts: newLimiter(time.Now)}
 	r.state.Store(types.StateStarting)
 	return r
 }
@@ -76,11 +79,16 @@ func (r *Run) ID() string { return r.id }
 
 // notice is something that the person should know of this run.
 func (r *Run) notice(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	text := printable(fmt.Sprintf(format, args...), maxNotice)
 	r.log.add("handlerd", text)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.notices = append(r.notices, text)
+	switch n := len(r.notices); {
+	case n < maxNotices-1:
+		r.notices = append(r.notices, text)
+	case n == maxNotices-1:
+		r.notices = append(r.notices, "there are more notices: handler logs "+r.id)
+	}
 }
 
 // start makes everything of the run, in the order of the fields above. What it has made when it fails is taken
@@ -170,6 +178,7 @@ func (r *Run) end(cause error) {
 			r.warn("the run directory was not removed", r.dir.Close())
 		}
 		r.closeScopes()
+		r.tellMissed(r.verdicts.rest())
 		text := "ended"
 		if cause != nil {
 			text = "ended: " + fault.Of(cause).Text

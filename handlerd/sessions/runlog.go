@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -19,9 +20,10 @@ import (
 
 // Bounds of the runs' logs.
 const (
-	MaxLogBytes = 8 << 20 // of one run; what comes after is counted and dropped
-	MaxLogLine  = 16 << 10
-	KeepLogs    = 200 // newest runs whose logs are kept
+	MaxLogBytes   = 8 << 20 // of what one run's agent says; what comes after is counted and dropped
+	MaxOtherBytes = 1 << 20 // of what one run's policy, its notices, and handlerd say, each
+	MaxLogLine    = 16 << 10
+	KeepLogs      = 200 // newest runs whose logs are kept
 )
 
 // A runLog is what one run said: its agent's standard error, what the rules refused, what handlerd did. It is a file
@@ -30,10 +32,10 @@ type runLog struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	file    *os.File      // protected by mu; nil after close
-	size    int64         // protected by mu
-	dropped int           // protected by mu
-	changed chan struct{} // protected by mu; closed and made anew by every append, closed for good by close
+	file    *os.File         // protected by mu; nil after close
+	sizes   map[string]int64 // protected by mu; by who is charged, so that none can push the others out
+	dropped int              // protected by mu
+	changed chan struct{}    // protected by mu; closed and made anew by every append, closed for good by close
 }
 
 func newRunLog(dir, id string, now func() time.Time) (*runLog, error) {
@@ -44,50 +46,56 @@ func newRunLog(dir, id string, now func() time.Time) (*runLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &runLog{file: f, now: now, changed: make(chan struct{})}, nil
+	return &runLog{file: f, now: now, sizes: map[string]int64{}, changed: make(chan struct{})}, nil
 }
 
 func logPath(dir, id string) string { return filepath.Join(dir, id+".jsonl") }
 
 // add appends a line. A log that cannot be written loses lines, never the run.
-func (l *runLog) add(from, text string) {
+func (l *runLog) add(from, text string) { l.charge(from, from, text) }
+
+// charge is add for a line that takes the room of another than whom it is from.
+func (l *runLog) charge(payer, from, text string) {
 	if len(text) > MaxLogLine {
 		text = strings.ToValidUTF8(text[:MaxLogLine], "") + " …"
-	}
-	line, err := json.Marshal(types.LogLine{Time: l.now(), From: from, Text: text})
-	if err != nil {
-		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
 		return
 	}
-	if l.size > MaxLogBytes {
+	limit := int64(MaxOtherBytes)
+	if payer == "agent" {
+		limit = MaxLogBytes
+	}
+	if l.sizes[payer] > limit {
 		l.dropped++
 		return
 	}
-	n, _ := l.file.Write(append(line, '\n'))
-	l.size += int64(n)
+	l.sizes[payer] += l.write(from, text)
 	close(l.changed)
 	l.changed = make(chan struct{})
+}
+
+// write writes a line, whatever room there is, and gives its length. The caller holds mu.
+func (l *runLog) write(from, text string) int64 {
+	line, err := json.Marshal(types.LogLine{Time: l.now(), From: from, Text: text})
+	if err != nil {
+		return 0
+	}
+	n, _ := l.file.Write(append(line, '\n'))
+	return int64(n)
 }
 
 // close ends the log; it is idempotent.
 func (l *runLog) close() {
 	l.mu.Lock()
-	dropped := l.dropped
-	l.mu.Unlock()
-	if dropped > 0 {
-		l.mu.Lock()
-		l.size, l.dropped = 0, 0 // room for one last line
-		l.mu.Unlock()
-		l.add("handlerd", "the log is full; lines were dropped after it")
-	}
-	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
 		return
+	}
+	if l.dropped > 0 {
+		l.write("handlerd", fmt.Sprintf("the log was full; %d lines were dropped", l.dropped))
 	}
 	l.file.Close()
 	l.file = nil
@@ -165,8 +173,8 @@ func findLog(dir, prefix string) (string, error) {
 	return found[0], nil
 }
 
-// pruneLogs removes all but the newest KeepLogs logs.
-func pruneLogs(dir string) {
+// pruneLogs removes all but the newest KeepLogs logs, and none of the live runs.
+func pruneLogs(dir string, live map[string]*Run) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) <= KeepLogs {
 		return
@@ -183,6 +191,9 @@ func pruneLogs(dir string) {
 	}
 	sort.Slice(logs, func(i, j int) bool { return logs[i].time.After(logs[j].time) })
 	for _, l := range logs[min(KeepLogs, len(logs)):] {
-		_ = os.Remove(l.path)
+		// A live run that says nothing has an old log.
+		if live[strings.TrimSuffix(filepath.Base(l.path), ".jsonl")] == nil {
+			_ = os.Remove(l.path)
+		}
 	}
 }

@@ -91,14 +91,14 @@ func (r *Run) observe(e acp.Event) {
 	case acp.ToolCalled:
 		r.toolCalls.Add(1)
 	case acp.LineDropped:
-		r.log.add("handlerd", "a line of the "+e.From.String()+" was no message and was dropped: "+e.Text)
+		// The agent can send any number of these, so they are charged to what it may say.
+		r.log.charge("agent", "handlerd", "a line of the "+e.From.String()+" was no message and was dropped: "+e.Text)
 	case acp.Judged:
 		line := audit.Of(e.Verdict)
 		line.Kind, line.Session, line.Subject = audit.KindMessage, e.Session, e.Method
 		if e.Verdict.Action == policy.Refuse {
 			r.refused.Add(1)
 		}
-		r.log.add("policy", line.Verdict+" by "+e.Verdict.Rule+": "+e.Verdict.Reason)
-		r.audit(line)
+		r.verdict(line, line.Verdict+" by "+e.Verdict.Rule+": "+e.Verdict.Reason)
 	}
 }

@@ -1,0 +1,89 @@
+package sessions
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/handlerd/handler/handlerd/audit"
+)
+
+// Bounds of the verdicts that are written down for one run. An agent causes one with every message and every
+// connection, and the audit log is rotated: without a bound, one agent could push all that others did out of it.
+const (
+	verdictBurst  = 200
+	verdictRate   = 5 // a second, when the burst is used up
+	missedEvery   = time.Minute
+	maxSubject    = 256 // bytes of a method's or a host's name, which the agent makes up
+	maxReason     = 512
+	maxPolicyLine = 1 << 10
+)
+
+// A limiter is a token bucket that counts what it turned away.
+type limiter struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	tokens float64   // protected by mu
+	filled time.Time // protected by mu; when tokens was right
+	missed int       // protected by mu; turned away and not yet told
+	since  time.Time // protected by mu; when the first of missed was turned away
+}
+
+func newLimiter(now func() time.Time) *limiter {
+	return &limiter{now: now, tokens: verdictBurst, filled: now()}
+}
+
+// take tells whether one more may be written, and how many were turned away if it is time to tell of them.
+func (l *limiter) take() (ok bool, missed int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	if passed := now.Sub(l.filled); passed > 0 {
+		l.tokens = min(verdictBurst, l.tokens+passed.Seconds()*verdictRate)
+		l.filled = now
+	}
+	if ok = l.tokens >= 1; ok {
+		l.tokens--
+	} else {
+		if l.missed == 0 {
+			l.since = now
+		}
+		l.missed++
+	}
+	if l.missed > 0 && now.Sub(l.since) >= missedEvery {
+		missed, l.missed = l.missed, 0
+	}
+	return ok, missed
+}
+
+// rest gives how many were turned away and not told of.
+func (l *limiter) rest() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	missed := l.missed
+	l.missed = 0
+	return missed
+}
+
+// verdict writes down what was decided about something that the agent can cause, within its bounds.
+func (r *Run) verdict(rec audit.Record, text string) {
+	ok, missed := r.verdicts.take()
+	r.tellMissed(missed)
+	if !ok {
+		return
+	}
+	rec.Subject, rec.Reason = cut(rec.Subject, maxSubject), cut(rec.Reason, maxReason)
+	r.log.add("policy", cut(text, maxPolicyLine))
+	r.audit(rec)
+}
+
+// tellMissed says in the log and the audit that n verdicts are not there.
+func (r *Run) tellMissed(n int) {
+	if n == 0 {
+		return
+	}
+	text := fmt.Sprintf("%d more verdicts were not written", n)
+	r.log.add("policy", text)
+	r.audit(audit.Record{Kind: audit.KindMessage, Reason: text})
+}
