@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/handlerd/handler/configfile"
 )
@@ -78,9 +79,9 @@ func Find(dir, name string, harnesses []string) (*Agent, error) {
 	return a, nil
 }
 
-// read reads a regular file of at most configfile.MaxBytes.
+// read reads a regular file of at most configfile.MaxBytes. A pipe in its place must not hold up who opens it.
 func read(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package scopes
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -8,8 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/handlerd/handler/sandbox"
 )
@@ -21,6 +26,7 @@ const (
 	MaxEntries   = 20_000 // entries looked at
 	MaxMounts    = 200    // mounts over one scope
 	maxNamed     = 20     // paths that one notice names
+	maxMarked    = 200    // entries of a protected folder that are watched for changes
 )
 
 // A View is what a look at a scope found.
@@ -45,6 +51,7 @@ type mark struct {
 	size         int64
 	mtime, ctime int64
 	link         string
+	entries      [sha256.Size]byte // of a folder: of the first maxMarked of what lies in it
 }
 
 // Look walks a scope, which Check has resolved: breadth first, no symlink followed, node_modules passed over, at most
@@ -54,7 +61,7 @@ func (c Config) Look(scope string) (*View, error) { return c.look(scope, MaxEntr
 
 func (c Config) look(scope string, most int) (*View, error) {
 	w := &walk{view: &View{Complete: true, marks: map[string]mark{}}, rules: c.rules(), scope: scope, most: most, left: most}
-	f, err := os.Open(scope)
+	f, err := openFolder(scope)
 	if err == nil {
 		_, err = f.Readdirnames(1)
 		f.Close()
@@ -91,8 +98,8 @@ type walk struct {
 	most  int
 	left  int
 
-	links, unread, over []string
-	lost                bool // protection, not only the search for sockets, was cut short
+	links, unread, over, odd []string
+	lost                     bool // protection, not only the search for sockets, was cut short
 }
 
 func (w *walk) visit(p place) {
@@ -111,6 +118,11 @@ func (w *walk) visit(p place) {
 		case e.Type()&fs.ModeSocket != 0:
 			w.view.Sockets = append(w.view.Sockets, full)
 		case e.IsDir() && e.Name() != "node_modules" && p.depth < SocketDepth && !(p.git && e.Name() == "objects"):
+			if !utf8.ValidString(e.Name()) {
+				w.odd = append(w.odd, full) // its sockets are not known either
+				w.view.Complete = false
+				continue
+			}
 			w.queue = append(w.queue, place{full, p.depth + 1, p.git || e.Name() == ".git"})
 		}
 	}
@@ -124,9 +136,25 @@ func (w *walk) visit(p place) {
 	}
 }
 
+// openFolder opens a folder that no symbolic link leads to. An agent may exchange it for something else at any moment:
+// a pipe without a writer would hold up who opens it for ever.
+func openFolder(dir string) (*os.File, error) {
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	for {
+		fd, err := unix.Openat2(unix.AT_FDCWD, dir, &how)
+		switch err {
+		case nil:
+			return os.NewFile(uintptr(fd), dir), nil
+		case unix.EINTR, unix.EAGAIN:
+		default:
+			return nil, &fs.PathError{Op: "open", Path: dir, Err: err}
+		}
+	}
+}
+
 // read gives at most what is left of the entries; cut tells that there may be more.
 func (w *walk) read(dir string) (entries []fs.DirEntry, cut bool, err error) {
-	f, err := os.Open(dir)
+	f, err := openFolder(dir)
 	if err != nil {
 		return nil, false, err
 	}
@@ -149,11 +177,14 @@ func (w *walk) ask(dir string, names map[string]fs.FileMode) {
 	}
 }
 
+// repositoryOrders are the files of a repository's own folder that say what git runs, or where it finds what says so.
+var repositoryOrders = []string{"config", "config.worktree", "commondir", "gitdir", "hooks"}
+
 // protect finds the protected paths of one folder.
 func (w *walk) protect(p place, names map[string]fs.FileMode) {
-	// A bare repository, or a submodule's git folder: as a whole what .git is elsewhere.
+	// A bare repository, or the git folder of a submodule or worktree: as a whole what .git is elsewhere.
 	if repositoryFolder(names) && (filepath.Base(p.dir) != ".git" || p.depth == 0) {
-		for _, name := range []string{"config", "config.worktree", "commondir", "hooks"} {
+		for _, name := range repositoryOrders {
 			w.cover(p.dir, w.pins(p), []string{name})
 		}
 	}
@@ -184,10 +215,13 @@ func (w *walk) pins(p place) []string {
 	return all
 }
 
-// repositoryFolder tells a folder that git takes for a repository's own.
+// repositoryFolder tells a folder that git takes for a repository's own. Git follows links to objects and refs, and a
+// "commondir" stands for both.
 func repositoryFolder(names map[string]fs.FileMode) bool {
 	_, head := names["HEAD"]
-	return head && names["objects"].IsDir() && names["refs"].IsDir()
+	_, common := names["commondir"]
+	folder := func(name string) bool { return names[name]&(fs.ModeDir|fs.ModeSymlink) != 0 }
+	return head && (common || folder("objects") && folder("refs"))
 }
 
 // cover mounts dir/rule read-only if it is there and no component of it is a symlink. The folders between dir and it
@@ -206,7 +240,7 @@ func (w *walk) cover(dir string, pins, rule []string) {
 			return
 		}
 		if i == len(rule)-1 {
-			w.view.marks[full] = markOf(full, info)
+			w.view.marks[full] = w.markOfAll(full, rule, info)
 			if !info.IsDir() && !info.Mode().IsRegular() {
 				return
 			}
@@ -232,7 +266,7 @@ func (w *walk) exceptions(dir string, rule []string) []string {
 			info, err := os.Lstat(full)
 			plain = plain && err == nil && (info.IsDir() || info.Mode().IsRegular())
 		}
-		if plain {
+		if plain && utf8.ValidString(full) {
 			all = append(all, full)
 		}
 	}
@@ -240,6 +274,11 @@ func (w *walk) exceptions(dir string, rule []string) []string {
 }
 
 func (w *walk) mount(pins []string, full string, writable []string) {
+	// What carries a mount to the kernel writes U+FFFD for bytes that are not UTF-8, and so would mount another path.
+	if !utf8.ValidString(full) {
+		w.odd = append(w.odd, full)
+		return
+	}
 	if len(w.view.Mounts)+len(pins)+1+len(writable) > MaxMounts {
 		w.over = append(w.over, full)
 		return
@@ -276,6 +315,7 @@ func (w *walk) finish() {
 		paths []string
 	}{
 		{"are symlinks, and so are not protected from the agent", w.links},
+		{"have names that are not UTF-8, and what is in them is not protected from the agent", w.odd},
 		{"cannot be read, and what is in them is not protected from the agent", w.unread},
 		{fmt.Sprintf("are not protected from the agent: a scope has at most %d mounts", MaxMounts), w.over},
 	} {
@@ -288,11 +328,52 @@ func (w *walk) finish() {
 	}
 }
 
+// list names paths, at most maxNamed. Agents chose the names: one that would not show as it is, is quoted.
 func list(paths []string) string {
-	if len(paths) <= maxNamed {
-		return strings.Join(paths, ", ")
+	var named []string
+	for _, p := range paths[:min(len(paths), maxNamed)] {
+		if q := strconv.Quote(p); q != `"`+p+`"` {
+			p = q
+		}
+		named = append(named, p)
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(paths[:maxNamed], ", "), len(paths)-maxNamed)
+	if len(paths) <= maxNamed {
+		return strings.Join(named, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(named, ", "), len(paths)-maxNamed)
+}
+
+// markOfAll is markOf, for a folder with a mark of what lies in it: a hook that is changed in place changes nothing of
+// the folder of hooks. The entries that an exception to the rule lies in are left out, as the agent may write there.
+func (w *walk) markOfAll(path string, rule []string, info fs.FileInfo) mark {
+	m := markOf(path, info)
+	if !info.IsDir() {
+		return m
+	}
+	f, err := openFolder(path)
+	if err != nil {
+		return m
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(maxMarked)
+	if err != nil {
+		return m // empty, or nothing that a mark could be made of
+	}
+	slices.Sort(names)
+	sum := sha256.New()
+	for _, name := range names {
+		if slices.ContainsFunc(w.rules.allowed, func(a []string) bool {
+			return len(a) > len(rule) && slices.Equal(a[:len(rule)], rule) && a[len(rule)] == name
+		}) {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Fstatat(int(f.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			fmt.Fprintf(sum, "%q %d %d %d %d\n", name, st.Mode, st.Ino, st.Size, st.Ctim.Nano())
+		}
+	}
+	sum.Sum(m.entries[:0])
+	return m
 }
 
 func markOf(path string, info fs.FileInfo) mark {
@@ -307,13 +388,18 @@ func markOf(path string, info fs.FileInfo) mark {
 }
 
 // Appeared gives the protected paths that a scope holds after a run and did not hold before it, and those that are
-// not the same any more: replaced, changed, or in a folder that was moved. Sorted. They were not written through a
+// not the same any more: replaced, changed, gone, or in a folder that was moved. Sorted. They were not written through a
 // read-only mount, so either the agent found a way around one (a parent renamed, a path that did not exist) or the
 // person changed them meanwhile.
 func Appeared(before, after *View) []string {
 	var all []string
 	for path, m := range after.marks {
 		if old, ok := before.marks[path]; !ok || old != m {
+			all = append(all, path)
+		}
+	}
+	for path := range before.marks {
+		if _, ok := after.marks[path]; !ok && after.Complete { // else it may be where nobody looked
 			all = append(all, path)
 		}
 	}

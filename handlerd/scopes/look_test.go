@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 func look(t *testing.T, c Config, dir string) *View {
@@ -174,6 +176,89 @@ func TestAppeared(t *testing.T) {
 	for _, p := range []string{".envrc", ".git/commondir", ".git/hooks", ".idea", "link/.vscode", "old/.git/config", "repo/.git/config"} {
 		want = append(want, filepath.Join(dir, p))
 	}
+	if diff := cmp.Diff(want, Appeared(before, look(t, Config{}, dir))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A name that is not UTF-8 would reach the runtime as another one, which the agent could make a link to anywhere.
+func TestLookMountsUTF8Only(t *testing.T) {
+	dir := t.TempDir()
+	folders(t, dir, "\xff/.vscode", "\xff/.git/hooks", "\xff/.git/config!", "\ufffd/.vscode=/etc", "pkg/a\xc3/.envrc!",
+		"a\nb/.envrc!", "c,d:\"/.vscode", "e\ufffd/.envrc!")
+	v := look(t, Config{}, dir)
+	want := []string{"ro a\nb/.envrc", "ro c,d:\"/.vscode", "ro e\ufffd/.envrc"}
+	if diff := cmp.Diff(want, mounts(v, dir)); diff != "" {
+		t.Error(diff)
+	}
+	all := strings.Join(v.Notices, "\n")
+	if v.Complete || !strings.Contains(all, `/\xff"`) || !strings.Contains(all, `pkg/a\xc3"`) || strings.Contains(all, "\xff") {
+		t.Errorf("complete: %v, %q", v.Complete, v.Notices)
+	}
+	v = look(t, Config{Protect: []string{"x\xff"}}, dir)
+	if len(v.Mounts) != len(want) {
+		t.Errorf("%q", mounts(v, dir))
+	}
+	folders(t, dir, "x\xff!")
+	if v = look(t, Config{Protect: []string{"x\xff"}}, dir); len(v.Mounts) != len(want) || !strings.Contains(strings.Join(v.Notices, ""), `x\xff"`) {
+		t.Errorf("%q, %q", mounts(v, dir), v.Notices)
+	}
+}
+
+// The walk takes for a folder what was one a moment ago.
+func TestLookIsNotHeldUp(t *testing.T) {
+	dir := t.TempDir()
+	folders(t, dir, "real", "link=real")
+	pipe := filepath.Join(dir, "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w := &walk{view: &View{Complete: true, marks: map[string]mark{}}, rules: Config{}.rules(), scope: dir, left: 100}
+		w.visit(place{dir: pipe, depth: 1})
+		w.visit(place{dir: filepath.Join(dir, "link"), depth: 1})
+		if len(w.unread) != 2 {
+			t.Errorf("%q", w.unread)
+		}
+		if _, err := (Config{}).Look(pipe); err == nil {
+			t.Error("a pipe is a scope")
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("a pipe holds up the walk")
+	}
+}
+
+// Git takes these for repositories, and so would run what their configuration names.
+func TestLookSeesDisguisedRepositories(t *testing.T) {
+	dir := t.TempDir()
+	folders(t, dir, "a/HEAD!", "a/config!", "a/objects=../o", "a/refs=../r", "b/HEAD!", "b/commondir!", "b/config!", "c/HEAD!", "c/config!",
+		".git/HEAD!", ".git/worktrees/w/HEAD!", ".git/worktrees/w/commondir!", ".git/worktrees/w/gitdir!", ".git/worktrees/w/index!")
+	want := []string{"rw .git", "rw .git/worktrees", "rw .git/worktrees/w", "ro .git/worktrees/w/commondir", "ro .git/worktrees/w/gitdir",
+		"rw a", "ro a/config", "rw b", "ro b/commondir", "ro b/config"}
+	if diff := cmp.Diff(want, mounts(look(t, Config{}, dir), dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAppearedInFolders(t *testing.T) {
+	dir := t.TempDir()
+	folders(t, dir, ".git/hooks/pre-commit!", ".handler/public-apps.json!", ".handler/x!", ".envrc!", ".vscode/tasks.json!")
+	before := look(t, Config{}, dir)
+	for _, step := range []func() error{
+		func() error { return os.WriteFile(filepath.Join(dir, ".git/hooks/pre-commit"), []byte("x"), 0o600) },
+		func() error { return os.WriteFile(filepath.Join(dir, ".handler/public-apps.json"), []byte("x"), 0o600) }, // allowed
+		func() error { return os.Remove(filepath.Join(dir, ".envrc")) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{filepath.Join(dir, ".envrc"), filepath.Join(dir, ".git/hooks")}
 	if diff := cmp.Diff(want, Appeared(before, look(t, Config{}, dir))); diff != "" {
 		t.Error(diff)
 	}

@@ -127,7 +127,7 @@ func found(s openScope, after *scopes.View, err error) []string {
 	}
 	var texts []string
 	if appeared := scopes.Appeared(s.before, after); len(appeared) > 0 {
-		texts = append(texts, "your own tools would run these, which appeared or changed during the run: "+named(appeared))
+		texts = append(texts, "your own tools would run these, which appeared, changed or went during the run: "+named(appeared))
 	}
 	// A scope that was too large before is one that the person was told of, or where only sockets were not looked for.
 	if !after.Complete && s.before.Complete {

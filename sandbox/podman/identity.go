@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -19,8 +21,8 @@ import (
 type heldSources struct{ held []heldSource }
 
 type heldSource struct {
-	field, target, source string
-	file                  *os.File
+	place
+	file *os.File
 }
 
 func (h *heldSources) close() {
@@ -33,7 +35,8 @@ func (h *heldSources) close() {
 // what the person allowed.
 func holdSources(s sandbox.Spec, runDir string) (*heldSources, error) {
 	h := &heldSources{}
-	hold := func(field, source, target string, resolve uint64) error {
+	hold := func(p place, resolve uint64) error {
+		field, source := p.field, p.source
 		fd, err := unix.Openat2(unix.AT_FDCWD, source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolve})
 		switch {
 		case errors.Is(err, unix.ELOOP):
@@ -43,25 +46,23 @@ func holdSources(s sandbox.Spec, runDir string) (*heldSources, error) {
 		case err != nil:
 			return specError(field, "%s cannot be opened: %v", source, err)
 		}
-		h.held = append(h.held, heldSource{field, target, source, os.NewFile(uintptr(fd), source)})
+		h.held = append(h.held, heldSource{p, os.NewFile(uintptr(fd), source)})
 		return nil
 	}
 	var err error
 	for _, m := range s.Mounts {
-		err = errors.Join(err, hold("mount", m.Source, m.Target, unix.RESOLVE_NO_SYMLINKS))
+		err = errors.Join(err, hold(place{"mount", m.Target, m.Source, m.ReadOnly}, unix.RESOLVE_NO_SYMLINKS))
 	}
 	for _, v := range s.Volumes {
-		err = errors.Join(err, hold("volume", v.Source, v.Target, 0))
+		err = errors.Join(err, hold(place{"volume", v.Target, v.Source, false}, 0))
 	}
-	for _, o := range []struct{ field, source, target string }{
-		{"run directory", runDir, sandbox.RunDirTarget}, {"guest", s.Guest, guestPath},
-	} {
-		if o.source != "" {
-			err = errors.Join(err, hold(o.field, o.source, o.target, 0))
+	for _, p := range []place{{"run directory", sandbox.RunDirTarget, runDir, true}, {"guest", guestPath, s.Guest, true}} {
+		if p.source != "" {
+			err = errors.Join(err, hold(p, 0))
 		}
 	}
 	if s.Display != nil {
-		err = errors.Join(err, hold("display", s.Display.Socket, sandbox.DisplayTarget, 0))
+		err = errors.Join(err, hold(place{"display", sandbox.DisplayTarget, s.Display.Socket, true}, 0))
 	}
 	if err != nil {
 		h.close()
@@ -123,7 +124,7 @@ func nearest(target string, all []place) (place, bool) {
 }
 
 // verify looks at a sandbox that is set up and whose command does not run yet: the sources are those that were held,
-// the tmpfs are memory of the user's own, the root is read-only, and no namespace is the host's. podman, the runtime
+// and each is mounted where it was asked for and nothing is that was not, the tmpfs are memory of the user's own, the root is read-only, and no namespace is the host's. podman, the runtime
 // and the kernel each had a part in that, in versions that nobody here chose.
 func verify(pid int, in input, held *heldSources) error {
 	if pid <= 0 {
@@ -147,10 +148,18 @@ func verify(pid int, in input, held *heldSources) error {
 	if err := unix.Fstatfs(root, &fs); err != nil || fs.Flags&unix.ST_RDONLY == 0 {
 		return fmt.Errorf("the sandbox's root is not read-only (%v)", err)
 	}
+	mountinfo, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return fmt.Errorf("looking at the sandbox: %w", err)
+	}
+	points := mountPoints(string(mountinfo))
 	for _, h := range held.held {
-		if err := h.same(root); err != nil {
+		if err := h.same(root, points, in.spec); err != nil {
 			return err
 		}
+	}
+	if err := nothingElse(root, points, in); err != nil {
+		return err
 	}
 	for _, m := range mounts(in) {
 		if m.Type == "tmpfs" {
@@ -167,7 +176,9 @@ func openInside(root int, path string) (int, error) {
 	return unix.Openat2(root, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
 }
 
-func (h heldSource) same(root int) error {
+// same makes sure that what was held is mounted at its target. That the target is the same file is not enough: a
+// scope holds its own protected files whether they are mounted over themselves or not.
+func (h heldSource) same(root int, points map[uint64]string, s sandbox.Spec) error {
 	fd, err := openInside(root, h.target)
 	if err != nil {
 		return fmt.Errorf("looking at the sandbox: %s: %w", h.target, err)
@@ -180,7 +191,98 @@ func (h heldSource) same(root int) error {
 	if outside.Dev != inside.Dev || outside.Ino != inside.Ino {
 		return specError(h.field, "%s was exchanged for something else while the sandbox was made", h.source)
 	}
+	id, mounted, err := mountOf(fd)
+	if err != nil {
+		return fmt.Errorf("looking at the sandbox: %s: %w", h.target, err)
+	}
+	// A link of the image's own (/home to /var/home) may lie on the way, but none in what an agent writes to.
+	parent, nested := nearest(h.target, places(s))
+	if point, there := points[id]; !mounted || !there || point != h.target && nested && parent.source != "" {
+		return specError(h.field, "%q is not mounted at %q in the sandbox", h.source, h.target)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil || h.readOnly && fs.Flags&unix.ST_RDONLY == 0 {
+		return specError(h.field, "%q can be written in the sandbox (%v)", h.target, err)
+	}
 	return nil
+}
+
+// mountOf gives the id of the mount that a descriptor lies on, and whether it is what that mount mounts.
+func mountOf(fd int) (id uint64, root bool, err error) {
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
+		return 0, false, err
+	}
+	if st.Mask&unix.STATX_MNT_ID == 0 || st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		return 0, false, errors.New("the kernel does not tell mounts apart (Linux 5.8 does)")
+	}
+	return st.Mnt_id, st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+}
+
+// mountPoints gives the mount points of a mountinfo by the ids of their mounts. Fields are cut at single spaces only:
+// the kernel escapes no other white space than it must.
+func mountPoints(mountinfo string) map[uint64]string {
+	points := make(map[uint64]string)
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.Split(line, " ")
+		if len(fields) < 6 {
+			continue
+		}
+		if id, err := strconv.ParseUint(fields[0], 10, 64); err == nil {
+			points[id] = unescapeMount(fields[4])
+		}
+	}
+	return points
+}
+
+// enginePoints are what podman and the runtime mount of their own accord, and engineFolders that in which they do.
+var (
+	enginePoints = []string{"/", "/proc", "/sys", "/dev", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/passwd",
+		"/etc/group", "/run/.containerenv", "/run/secrets"}
+	engineFolders = []string{"/proc", "/sys", "/dev"}
+)
+
+// nothingElse makes sure that nothing is mounted but what was asked for and what every container has.
+func nothingElse(root int, points map[uint64]string, in input) error {
+	asked := make(map[uint64]bool)
+	var targets []string
+	for _, m := range mounts(in) {
+		targets = append(targets, m.Destination)
+	}
+	for _, i := range in.spec.Images {
+		targets = append(targets, i.Target)
+	}
+	for _, target := range targets {
+		// By id too, since the image may have a link on the way.
+		fd, err := openInside(root, target)
+		if err != nil {
+			return fmt.Errorf("looking at the sandbox: %s: %w", target, err)
+		}
+		id, mounted, err := mountOf(fd)
+		unix.Close(fd)
+		if err != nil || !mounted {
+			return fmt.Errorf("nothing is mounted at %q in the sandbox (%v)", target, err)
+		}
+		asked[id] = true
+	}
+	if point := uninvited(points, asked, in.sub.covered); point != "" {
+		return fmt.Errorf("the sandbox has something mounted at %q that was not asked for", point)
+	}
+	return nil
+}
+
+// uninvited gives a mount point that is none of those asked for, the engine's own, and what is hidden; "" for none.
+func uninvited(points map[uint64]string, asked map[uint64]bool, hiding []covered) string {
+	for id, point := range points {
+		under := func(dir string) bool { return below(point, dir) }
+		hidden := func(c covered) bool { return point == c.target || below(point, c.target) }
+		if asked[id] || slices.Contains(enginePoints, point) || slices.ContainsFunc(engineFolders, under) ||
+			slices.ContainsFunc(hiding, hidden) {
+			continue
+		}
+		return point
+	}
+	return ""
 }
 
 // ownMemory makes sure that target is memory of the user's own, and gives it its mode: runc gives a tmpfs the mode of

@@ -271,6 +271,32 @@ func TestMountsInside(t *testing.T) {
 	}
 }
 
+// Names that mountinfo and JSON escape are mounted where they are; a link in a scope, which an agent may have made,
+// does not lead a mount elsewhere.
+func TestMountPointsInside(t *testing.T) {
+	r := newRig(t)
+	scope := filepath.Join(r.dir, "scope")
+	odd := filepath.Join(scope, "a\n\t,:\"\\040 \u00a0\ufffd'é")
+	for _, dir := range []string{odd, filepath.Join(scope, "inner")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("inner", filepath.Join(scope, "link")); err != nil {
+		t.Fatal(err)
+	}
+	s := r.spec("write=" + scope + "/new")
+	s.Mounts = []sandbox.Mount{{Source: scope, Target: scope}, {Source: odd, Target: odd, ReadOnly: true}}
+	if got := r.run(t, s)["write"]; strings.TrimSpace(got) != "<nil>" {
+		t.Error(got)
+	}
+	s.Mounts[1] = sandbox.Mount{Source: filepath.Join(scope, "inner"), Target: filepath.Join(scope, "link"), ReadOnly: true}
+	var spec *sandbox.SpecError
+	if _, err := r.Start(t.Context(), s); !errors.As(err, &spec) {
+		t.Errorf("a mount at a link: %v", err)
+	}
+}
+
 // Bad specifications fail with the type that says so, and leave nothing.
 func TestRefusals(t *testing.T) {
 	r := newRig(t)

@@ -19,6 +19,7 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings"
 	"github.com/containers/podman/v5/pkg/errorhandling"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/handlerd/handler/sandbox"
 )
@@ -171,6 +172,94 @@ func TestValidate(t *testing.T) {
 			if err := validate(s); !errors.As(err, &spec) || spec.Field != field {
 				t.Errorf("%s %d: %v", field, i, err)
 			}
+		}
+	}
+}
+
+// JSON would make another path of bytes that are not UTF-8.
+func TestValidateUTF8(t *testing.T) {
+	const bad = "/home/ana/\xff"
+	for field, change := range map[string]func(*sandbox.Spec){
+		"mount source":  func(s *sandbox.Spec) { s.Mounts[0].Source = bad },
+		"mount target":  func(s *sandbox.Spec) { s.Mounts[0].Target = bad },
+		"volume source": func(s *sandbox.Spec) { s.Volumes[0].Source = bad },
+		"volume target": func(s *sandbox.Spec) { s.Volumes[0].Target = bad },
+		"image target":  func(s *sandbox.Spec) { s.Images[0].Target = bad },
+		"tmpfs":         func(s *sandbox.Spec) { s.Tmpfs[0].Target = bad },
+		"file":          func(s *sandbox.Spec) { s.Files[0].Path = sandbox.SecretsTarget + "/\xff" },
+		"run directory": func(s *sandbox.Spec) { s.RunDir = bad },
+		"guest":         func(s *sandbox.Spec) { s.Guest = bad },
+		"display":       func(s *sandbox.Spec) { s.Display.Socket = bad },
+		"dir":           func(s *sandbox.Spec) { s.Dir = bad },
+		"environment":   func(s *sandbox.Spec) { s.Env = map[string]string{"A": bad} },
+		"label":         func(s *sandbox.Spec) { s.Labels = map[string]string{"a": bad} },
+		"command":       func(s *sandbox.Spec) { s.Command = []string{"a", bad} },
+	} {
+		s := fullSpec()
+		change(&s)
+		var spec *sandbox.SpecError
+		if err := validate(s); !errors.As(err, &spec) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	s := fullSpec()
+	s.Mounts = append(s.Mounts, sandbox.Mount{Source: "/srv/a\n,:\"\ufffd", Target: "/srv/a\n,:\"\ufffd"})
+	if err := validate(s); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMountPoints(t *testing.T) {
+	got := mountPoints("36 35 98:0 / /a\\040b\\012c\u00a0d ro,noatime master:1 - ext4 /dev/x rw\n37 36 0:5 / / rw - tmpfs t rw\nbroken\n")
+	if len(got) != 2 || got[36] != "/a b\nc\u00a0d" || got[37] != "/" {
+		t.Errorf("%v", got)
+	}
+}
+
+// A file that is the one held but is not mounted, as where the runtime mounted it elsewhere, is not the same.
+func TestHeldIsMounted(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := holdSources(sandbox.Spec{Mounts: []sandbox.Mount{{Source: dir, Target: dir, ReadOnly: true}, {Source: "/proc", Target: "/proc", ReadOnly: true}}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.close()
+	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(root)
+	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := mountPoints(string(mountinfo))
+	for i, want := range []string{"is not mounted", "can be written"} {
+		var spec *sandbox.SpecError
+		if err := held.held[i].same(root, points, sandbox.Spec{}); !errors.As(err, &spec) || !strings.Contains(spec.Reason, want) {
+			t.Errorf("%s: %v", held.held[i].source, err)
+		}
+	}
+	proc := held.held[1]
+	proc.readOnly = false
+	if err := proc.same(root, points, sandbox.Spec{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUninvited(t *testing.T) {
+	points := map[uint64]string{1: "/", 2: "/proc/kcore", 3: "/dev/pts", 4: "/etc/hosts", 5: "/srv/scope", 6: "/srv/scope/sub/x"}
+	asked, hiding := map[uint64]bool{5: true}, []covered{{target: "/srv/scope/sub"}}
+	if got := uninvited(points, asked, hiding); got != "" {
+		t.Error(got)
+	}
+	for _, point := range []string{"/srv/scope/\ufffd/.vscode", "/etc/ssh", "/process", "/srv/scope"} {
+		points[7] = point
+		if got := uninvited(points, asked, hiding); got != point {
+			t.Errorf("%s: %q", point, got)
 		}
 	}
 }

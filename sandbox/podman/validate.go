@@ -61,8 +61,8 @@ func checkWords(s sandbox.Spec) error {
 	total := 0
 	for _, word := range s.Command {
 		total += len(word) + 1
-		if strings.ContainsRune(word, 0) {
-			return specError("command", "a word has a zero byte")
+		if !writable(word) {
+			return specError("command", "a word has a zero byte or is not UTF-8")
 		}
 	}
 	if len(s.Command) > maxWords || total > maxText {
@@ -81,9 +81,13 @@ func checkImage(field, ref string) error {
 	return nil
 }
 
+// writable tells what reaches the runtime as it is. JSON, which podman and the runtime are spoken to in, turns bytes
+// that are not UTF-8 into U+FFFD: a path with such bytes would name something else there, of the agent's choice.
+func writable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
 func checkPath(field, p string) error {
-	if !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsRune(p, 0) {
-		return specError(field, "%q is not an absolute, clean path", p)
+	if !path.IsAbs(p) || path.Clean(p) != p || !writable(p) {
+		return specError(field, "%q is not an absolute, clean path in UTF-8", p)
 	}
 	if len(p) > 4095 {
 		return specError(field, "the path has more than 4095 bytes")
@@ -97,8 +101,8 @@ func checkEnv(s sandbox.Spec) error {
 	fixed := driverEnv(s)
 	for name, value := range s.Env {
 		total += len(name) + len(value) + 2
-		if !envPattern.MatchString(name) || strings.ContainsRune(value, 0) {
-			return specError("environment", "%q is not a variable's name, or its value has a zero byte", name)
+		if !envPattern.MatchString(name) || !writable(value) {
+			return specError("environment", "%q is not a variable's name, or its value has a zero byte or is not UTF-8", name)
 		}
 		if want, ours := fixed[name]; ours && value != want {
 			return specError("environment", "%s is set by the sandbox and cannot be given", name)
@@ -127,7 +131,7 @@ func checkLabelSyntax(labels map[string]string) error {
 	total := 0
 	for name, value := range labels {
 		total += len(name) + len(value)
-		if !labelPattern.MatchString(name) || len(value) > maxLabelLen || !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
+		if !labelPattern.MatchString(name) || len(value) > maxLabelLen || !writable(value) {
 			return specError("label", "%q has a name or value that cannot be written down", name)
 		}
 	}
@@ -215,8 +219,8 @@ func checkPlace(p place) error {
 		}
 	}
 	if p.field == "mount" || p.field == "volume" {
-		if !filepath.IsAbs(p.source) || filepath.Clean(p.source) != p.source || p.source == "/" || strings.ContainsRune(p.source, 0) {
-			return specError(p.field, "source %q is not an absolute, clean path below /", p.source)
+		if !filepath.IsAbs(p.source) || filepath.Clean(p.source) != p.source || p.source == "/" || !writable(p.source) {
+			return specError(p.field, "source %q is not an absolute, clean path in UTF-8 below /", p.source)
 		}
 	}
 	return nil
@@ -296,6 +300,9 @@ func checkFilePlaces(s sandbox.Spec) error {
 		return n
 	}
 	for _, f := range s.Files {
+		if !writable(f.Path) {
+			return specError("file", "%q is not UTF-8", f.Path)
+		}
 		if deepest(f.Path, memory) <= deepest(f.Path, others) {
 			return specError("file", "%s does not lie on a tmpfs of the sandbox", f.Path)
 		}
