@@ -38,8 +38,14 @@ lint:
 	go vet -tags $(TAGS) ./...
 	go tool staticcheck -tags $(TAGS) ./...
 
-demo test bench:
-	@hack/run $@
+demo:
+	@hack/run demo
+
+test:
+	@hack/run test
+
+bench:
+	@hack/run bench
 
 _demo: build
 	@hack/demo
