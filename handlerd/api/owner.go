@@ -6,7 +6,7 @@ import (
 	"net"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/handlerd/handler/sandbox/peer"
 )
 
 // An ownerListener drops connections of anybody but the daemon's own user in the daemon's own user namespace (K.1).
@@ -37,33 +37,20 @@ func checkOwner(conn net.Conn) error {
 	if !ok {
 		return fmt.Errorf("not a unix connection: %T", conn)
 	}
-	raw, err := uc.SyscallConn()
+	pid, err := peer.Own(uc)
 	if err != nil {
 		return err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return err
-	}
-	if credErr != nil {
-		return credErr
-	}
-	if int(cred.Uid) != os.Getuid() {
-		return fmt.Errorf("peer has uid %d", cred.Uid)
 	}
 	own, err := os.Readlink("/proc/self/ns/user")
 	if err != nil {
 		return err
 	}
-	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", cred.Pid))
+	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", pid))
 	if err != nil {
-		return fmt.Errorf("peer %d cannot be looked at: %w", cred.Pid, err)
+		return fmt.Errorf("peer %d cannot be looked at: %w", pid, err)
 	}
 	if own != theirs {
-		return fmt.Errorf("peer %d is in another user namespace", cred.Pid)
+		return fmt.Errorf("peer %d is in another user namespace", pid)
 	}
 	return nil
 }

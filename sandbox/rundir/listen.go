@@ -8,7 +8,7 @@ import (
 	"os"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"github.com/handlerd/handler/sandbox/peer"
 )
 
 // listener is a unix listener that hears only our own uid.
@@ -40,35 +40,13 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := checkPeer(c); err != nil {
+		if _, err := peer.Own(c); err != nil {
 			l.log.Warn("run directory: peer refused", "socket", l.Addr().String(), "err", err)
 			_ = c.Close()
 			continue
 		}
 		return c, nil
 	}
-}
-
-// checkPeer refuses a peer whose uid, as this user namespace sees it, is not ours.
-func checkPeer(c *net.UnixConn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return err
-	}
-	if credErr != nil {
-		return credErr
-	}
-	if int(cred.Uid) != os.Geteuid() {
-		return fmt.Errorf("peer has uid %d, not ours", cred.Uid)
-	}
-	return nil
 }
 
 // one holds the one connection that a listener takes.
