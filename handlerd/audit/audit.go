@@ -49,6 +49,13 @@ const (
 	KindScope   = "scope"   // what a run left in a scope that the person's own tools would run (A.9)
 	KindStart   = "start"   // a run began; no verdict
 	KindStop    = "stop"    // a run ended; no verdict
+
+	KindApproval = "approval" // what a person was asked and answered, or did not (H)
+	KindSecret   = "secret"   // a secret was read: its name and kind of source, never more
+	KindRules    = "rules"    // the person changed an agent's rules
+	KindLimit    = "limit"    // a run came near a limit of its own, or was stopped at it (A.4)
+	KindShell    = "shell"    // the person opened a terminal in a run
+	KindDaemon   = "daemon"   // the daemon began or ended; no verdict
 )
 
 // Verdicts of a Record.
