@@ -58,13 +58,20 @@ type MCPServer struct {
 	Headers map[string]string `toml:"headers"`
 }
 
-// Network holds the agent's rules (D.4): deny wins, and what nothing allows is refused.
+// Network holds the agent's rules (D.4): deny wins, and what nothing allows is refused or asked about.
 type Network struct {
 	Allow   []string `toml:"allow"`   // host, *.suffix, host:port
 	Deny    []string `toml:"deny"`    // the same forms
 	Private []string `toml:"private"` // address:port or prefix:port of private addresses
 	Presets []string `toml:"presets"` // "npm", "pypi", "github", …
+	Unknown string   `toml:"unknown"` // a host that no rule names: "refuse" (also if empty) or "ask"
 }
+
+// Values of Network.Unknown.
+const (
+	UnknownRefuse = "refuse"
+	UnknownAsk    = "ask"
+)
 
 // Limits are contract A.4, as a person writes them. An empty field is the default.
 type Limits struct {

@@ -53,6 +53,12 @@ func (a *Agent) AddPresets(names ...string) error {
 	return a.moveRules(&a.Network.Presets, new([]string), names)
 }
 
+// SetUnknown says what becomes of a host that no rule names: "refuse" or "ask".
+func (a *Agent) SetUnknown(what string) error {
+	a.Network.Unknown = what
+	return a.checkNetwork()
+}
+
 func (a *Agent) moveRules(to, from *[]string, rules []string) error {
 	for _, r := range rules {
 		if i := slices.Index(*from, r); i >= 0 {

@@ -137,7 +137,7 @@ func TestEdits(t *testing.T) {
 	a := &Agent{Name: "a", Harness: "demo"}
 	for name, err := range map[string]error{
 		"scope": a.AddScope("~/src", "rw"), "scope again": a.AddScope("~/src", "ro"), "allow": a.Allow("x.org", "y.org"),
-		"deny": a.Deny("x.org"), "private": a.AllowPrivate("10.0.0.1:80"), "preset": a.AddPresets("npm"), "preset again": a.AddPresets("npm"),
+		"deny": a.Deny("x.org"), "private": a.AllowPrivate("10.0.0.1:80"), "preset": a.AddPresets("npm"), "preset again": a.AddPresets("npm"), "unknown": a.SetUnknown("ask"),
 		"secret": a.SetSecret("key", "~/key"), "env": a.SetEnv("A", "b"),
 		"bind": a.Bind("other", []string{"playwright"}, func(b *Binding) { b.Settings["x"] = "1" }),
 	} {
@@ -165,6 +165,7 @@ allow = ["y.org"]
 deny = ["x.org"]
 private = ["10.0.0.1:80"]
 presets = ["npm"]
+unknown = "ask"
 
 [secrets.key]
 file = "~/key"

@@ -29,12 +29,13 @@ func Format(a *Agent) []byte {
 		w.subtable("[mcp.headers]", s.Headers)
 	}
 	n := a.Network
-	if len(n.Allow)+len(n.Deny)+len(n.Private)+len(n.Presets) > 0 {
+	if len(n.Allow)+len(n.Deny)+len(n.Private)+len(n.Presets) > 0 || n.Unknown != "" {
 		w.table("[network]")
 		w.list("allow", n.Allow)
 		w.list("deny", n.Deny)
 		w.list("private", n.Private)
 		w.list("presets", n.Presets)
+		w.text("unknown", n.Unknown)
 	}
 	w.limits(a.Limits)
 	if a.Policy != (Policy{}) {

@@ -254,6 +254,9 @@ func (a *Agent) checkNetwork() error {
 			return fmt.Errorf("network.presets: %s is there twice", p)
 		}
 	}
+	if u := a.Network.Unknown; u != "" && u != UnknownRefuse && u != UnknownAsk {
+		return fmt.Errorf("network.unknown = %q must be \"refuse\" or \"ask\"", clip(u))
+	}
 	return nil
 }
 

@@ -45,6 +45,7 @@ allow = ["example.org", "*.example.com"]
 deny = ["ads.example.com"]
 private = ["10.0.0.5:8080"]
 presets = ["npm"]
+unknown = "ask"
 
 [limits]
 memory = "2GB"
@@ -130,6 +131,7 @@ func TestParseRefuses(t *testing.T) {
 		{"cpus nan", "[limits]\ncpus = nan\n", "limits.cpus"},
 		{"cpus inf", "[limits]\ncpus = inf\n", "limits.cpus"},
 		{"processes", "[limits]\nprocesses = 1\n", "limits.processes"},
+		{"unknown", "[network]\nunknown = \"allow\"\n", "network.unknown"},
 		{"client_mcp", "[policy]\nclient_mcp = \"no\"\n", "client_mcp"},
 		{"secret name", "[secrets.\"a b\"]\nfile = \"/x\"\n", "not a name"},
 		{"upstream", "[upstreams.x]\nurl = \"http://example.com\"\n", "https"},

@@ -11,14 +11,15 @@ import (
 // A Network is the rules by which a run reaches the network (D.4). The zero Network reaches nothing. It is a value:
 // who changes the rules makes another.
 type Network struct {
-	Agent string // whose rules these are, for reasons and hints
-	Rules []Rule
+	Agent   string // whose rules these are, for reasons and hints
+	Rules   []Rule
+	Unknown string // what becomes of a destination that no rule names: UnknownRefuse (also if empty) or UnknownAsk
 }
 
 // Decide judges a destination before anything is looked up (D.2, D.3, D.4). host is a name or an address in any
 // spelling [CanonicalHost] takes, a port 1 to 65535. Deny wins; an address outside the public internet needs a
-// private rule that names it and its port, and nothing else; every other host needs an allow rule. A name that is
-// allowed here must still be judged by [Network.DecideResolved].
+// private rule that names it and its port, and nothing else; every other host needs an allow rule, or with
+// UnknownAsk a person's yes. A name that is allowed here must still be judged by [Network.DecideResolved].
 func (n Network) Decide(host string, port uint16) Verdict {
 	v, _ := n.Explain(host, port)
 	return v
@@ -71,7 +72,7 @@ func (n Network) Explain(host string, port uint16) (Verdict, []Step) {
 	case !public:
 		return n.refusePrivate(canonical, class, port), steps
 	}
-	return n.refuseUnnamed(canonical, port), steps
+	return n.unnamed(canonical, port), steps
 }
 
 // note says how the rule stands to a destination.
@@ -142,10 +143,7 @@ func (n Network) refusePrivate(host string, class Class, port uint16) Verdict {
 
 // refuseUnnamed tells a host that nobody named from a port that nobody named (D.3).
 func (n Network) refuseUnnamed(host string, port uint16) Verdict {
-	want := host
-	if port != 80 && port != 443 {
-		want = joinHostPort(host, port)
-	}
+	want := Wanted(host, port)
 	var ports []string
 	for _, r := range n.Rules {
 		if r.Kind == KindAllow && r.namesHost(host) && !slices.Contains(ports, r.ports()) {

@@ -19,7 +19,8 @@ func (c *Config) allowServer(s server, caps Caps) error {
 }
 
 // reach is P3: the host of an http or sse server is one that the network rules allow, whoever asked for the server.
-// Only the host in the URL is seen here; where redirects lead is egress's to say.
+// Only the host in the URL is seen here; where redirects lead is egress's to say. A host that a person is to be asked
+// about passes: the connection to it is what the question is about, and it is not made here.
 func (c *Config) reach(s server) error {
 	scheme, _, _ := strings.Cut(s.url, ":")
 	odd := strings.ContainsFunc(s.url, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' })

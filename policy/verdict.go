@@ -12,6 +12,7 @@ const (
 	Allow  Action = iota // goes on, byte for byte
 	Edit                 // goes on with the bytes of Verdict.Edits replaced
 	Refuse               // is answered with an error, or dropped where nothing can be answered
+	Ask                  // waits for a person's answer; refused where nobody can be asked (network rules only)
 )
 
 // A Verdict is the answer to every question put to this package.

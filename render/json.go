@@ -32,6 +32,7 @@ type planView struct {
 	Display   bool           `json:"display,omitempty"`
 	Session   sessionView    `json:"session"`
 	Network   []string       `json:"network"`
+	Unknown   string         `json:"unknown,omitempty"` // a host that no rule names
 	Upstreams []upstreamView `json:"upstreams,omitempty"`
 	Secrets   []secretView   `json:"secrets,omitempty"`
 	Policy    Policy         `json:"policy"`
@@ -87,7 +88,7 @@ func viewOf(p *Plan) planView {
 	v := planView{
 		Agent: p.Agent, Harness: p.Harness, Display: p.Display, Policy: p.Policy, Notices: p.Notices, Sandbox: viewOfSpec(p.Sandbox),
 		Session: sessionView{MCPServers: []MCPServer{}, SessionMCP: p.SessionMCP, SessionsPerRun: p.SessionsPerRun, MCPTransports: p.MCPTransports},
-		Network: []string{},
+		Network: []string{}, Unknown: p.Network.Unknown,
 	}
 	for _, s := range p.SessionDefaults.MCPServers {
 		headers := make([]Pair, 0, len(s.Headers))

@@ -55,7 +55,8 @@ type MCPConfig struct {
 
 // Network is the run's rules, each with who asked for it (B.4).
 type Network struct {
-	Rules []Rule
+	Rules   []Rule
+	Unknown string // what becomes of a host that no rule names, as in policy.Network
 }
 
 // Kinds of a Rule.

@@ -248,6 +248,7 @@ func (b *builder) network() error {
 	add(RuleAllow, by, a.Network.Allow...)
 	add(RuleDeny, by, a.Network.Deny...)
 	add(RulePrivate, by, a.Network.Private...)
+	b.plan.Network.Unknown = a.Network.Unknown
 	for _, name := range a.Network.Presets {
 		texts, presetErr := presetRules(name)
 		if presetErr != nil {

@@ -33,7 +33,7 @@ type agentFlags struct {
 	presets, secrets, env, addons      []string
 	settings, forget, dropScope        []string
 	unbind                             []string
-	memory                             string
+	memory, unknown                    string
 	cpus                               float64
 	processes                          int64
 	display, hostFS, hostTerm, denyMCP bool
@@ -47,6 +47,7 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.StringSliceVar(&f.allow, "allow", nil, "host it reaches: host, *.suffix or host:port (repeatable)")
 	fl.StringSliceVar(&f.deny, "deny", nil, "host it never reaches (repeatable)")
 	fl.StringSliceVar(&f.private, "private", nil, "private address:port or prefix:port it reaches (repeatable)")
+	fl.StringVar(&f.unknown, "unknown", "", "a host that no rule names: refuse (the default), or ask you (handler approvals)")
 	fl.StringSliceVar(&f.presets, "preset", nil, "hosts of a service: npm, pypi, crates, go, debian, github (repeatable)")
 	fl.StringArrayVar(&f.secrets, "secret", nil, "NAME=FILE, a 0600 file with a key of the harness's provider (repeatable)")
 	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the agent; no secrets (repeatable)")
@@ -100,6 +101,12 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 		func() error { return a.Deny(f.deny...) },
 		func() error { return a.AllowPrivate(f.private...) },
 		func() error { return a.AddPresets(f.presets...) },
+		func() error {
+			if !given("unknown") {
+				return nil
+			}
+			return a.SetUnknown(f.unknown)
+		},
 		func() error { return each(f.forget, a.Forget) },
 		func() error { return each(f.dropScope, a.RemoveScope) },
 		func() error { return eachPair(f.secrets, a.SetSecret) },

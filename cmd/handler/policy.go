@@ -18,6 +18,7 @@ type checked struct {
 	Host    string `json:"host"`
 	Port    uint16 `json:"port"`
 	Allowed bool   `json:"allowed"`
+	Asked   bool   `json:"asked,omitempty"` // a person would be asked (unknown = "ask")
 	Rule    string `json:"rule,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Hint    string `json:"hint,omitempty"`
@@ -34,7 +35,7 @@ type said struct {
 
 func newPolicy(u *ui) *cobra.Command {
 	check := &cobra.Command{
-		Use: "check AGENT URL", Short: "Say whether an agent may reach an address, rule by rule; exit code 3 if not", Args: usageArgs(cobra.ExactArgs(2)),
+		Use: "check AGENT URL", Short: "Say whether an agent may reach an address, rule by rule; exit code 3 if not, or not without asking you", Args: usageArgs(cobra.ExactArgs(2)),
 		Long: `Judges an address by the agent's rules as its proxy would, before a name is looked up: a name that is allowed here
 is still refused when it resolves to an address that is not public.`,
 		Example: `  handler policy check web https://api.example.org/
@@ -66,7 +67,7 @@ func (u *ui) policyCheck(agent, url string) error {
 		return err
 	}
 	v, steps := network.Explain(host, port)
-	answer := checked{Agent: agent, Host: host, Port: port, Allowed: v.Action != policy.Refuse, Rule: v.Rule, Reason: v.Reason, Hint: v.Hint, Rules: []said{}}
+	answer := checked{Agent: agent, Host: host, Port: port, Allowed: v.Action == policy.Allow, Asked: v.Action == policy.Ask, Rule: v.Rule, Reason: v.Reason, Hint: v.Hint, Rules: []said{}}
 	for _, s := range steps {
 		answer.Rules = append(answer.Rules, said{Rule: s.Rule.String(), By: s.Rule.By, Note: s.Note, Decided: s.Decided})
 	}
@@ -91,6 +92,9 @@ func printChecked(w io.Writer, a checked) error {
 	verdict := "allowed"
 	if !a.Allowed {
 		verdict = "refused by " + a.Rule
+	}
+	if a.Asked {
+		verdict = "you would be asked, and where nobody is there it is refused by " + a.Rule
 	}
 	fmt.Fprintln(w, verdict)
 	for _, line := range []string{a.Reason, a.Hint} {

@@ -193,7 +193,7 @@ func (c Catalog) render(a *agents.Agent, cwd string) (*render.Plan, error) {
 
 // Network gives a plan's rules, parsed.
 func (c Catalog) Network(plan *render.Plan) (policy.Network, error) {
-	n := policy.Network{Agent: plan.Agent}
+	n := policy.Network{Agent: plan.Agent, Unknown: plan.Network.Unknown}
 	for _, r := range plan.Network.Rules {
 		rule, err := policy.ParseRule(r.Kind, r.Text, r.By)
 		if err != nil {

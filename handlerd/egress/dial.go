@@ -60,6 +60,11 @@ type destination struct {
 	host   string // canonical
 	port   uint16
 	up     *upstream // nil for what the agent named itself
+
+	// What judged it, for Server.Recheck.
+	asked bool         // a person let it out, and no rule did
+	addrs []netip.Addr // what it resolved to
+	seen  uint64       // which state of the rules it was (Server.rechecks)
 }
 
 // String gives host:port as a person writes it.
@@ -92,28 +97,34 @@ const (
 )
 
 // reach judges, resolves, classifies and connects (D.2). The connection is to one of the addresses judged.
-func (s *Server) reach(ctx context.Context, d destination) (net.Conn, *failure) {
+func (s *Server) reach(ctx context.Context, d *destination) (net.Conn, *failure) {
+	d.seen = s.rechecks.Load() // before the rules are read, so that a later change is noticed
 	rules := s.opt.Rules()
 	if d.up == nil {
-		if v := rules.Decide(d.host, d.port); v.Action == policy.Refuse {
+		v := rules.Decide(d.host, d.port)
+		if v.Action == policy.Ask {
+			rules, v = s.ask(ctx, d, v)
+		}
+		if v.Action != policy.Allow {
 			return nil, refusal(v, netip.Addr{})
 		}
 	}
-	addrs, f := s.resolve(ctx, d)
+	addrs, f := s.resolve(ctx, *d)
 	if f != nil {
 		return nil, f
 	}
 	if v, bad := rules.DecideResolved(d.host, d.port, addrs); v.Action == policy.Refuse {
 		return nil, refusal(v, bad)
 	}
+	d.addrs = addrs
 	targets := make([]netip.AddrPort, len(addrs))
 	for i, a := range addrs {
 		targets[i] = netip.AddrPortFrom(a, d.port)
-		if f := s.checkTarget(d, targets[i]); f != nil {
+		if f := s.checkTarget(*d, targets[i]); f != nil {
 			return nil, f
 		}
 	}
-	return s.connect(ctx, d, targets)
+	return s.connect(ctx, *d, targets)
 }
 
 // checkTarget is what the rules cannot say: Handler's own listeners are never reached, and an upstream's key never

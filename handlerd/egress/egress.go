@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/handlerd/handler/policy"
@@ -25,6 +26,13 @@ type Options struct {
 	// Rules gives the run's rules. It is asked once a request, so that a change takes effect at the next one, and
 	// must be safe for concurrent use.
 	Rules func() policy.Network
+
+	// Ask is called when the rules say that a person is to be asked about a destination, with that verdict; it gives
+	// Allow or Refuse within Limits.Ask and comes back when ctx is done, which is when the client has gone. The held
+	// request counts against Limits.Connections. A yes stands for the rule that lacks and for nothing more: what a
+	// rule denies, and a name that resolves to an address that is not public, are refused all the same. If nil,
+	// nobody can be asked.
+	Ask func(ctx context.Context, host string, port uint16, v policy.Verdict) policy.Verdict
 
 	// Upstreams are the providers served under /upstream/NAME/ (D.9). Key is the placeholder that requests to them
 	// must bring, random for each run, at least 16 bytes; it is required if there are any.
@@ -58,6 +66,7 @@ type Limits struct {
 	ClientIdle   time.Duration // between two requests of one client connection: 2 min
 	Resolve      time.Duration // to look a name up: 10 s
 	Dial         time.Duration // to connect, over all addresses: 20 s
+	Ask          time.Duration // for Options.Ask to come back: 65 s, a little more than a question lives
 	Idle         time.Duration // without a byte either way, of a tunnel or an answer: 10 min
 	HalfClosed   time.Duration // without a byte, once one side of a tunnel is done: 1 min
 	Total        time.Duration // of one tunnel or request: 12 h
@@ -71,6 +80,7 @@ func (l Limits) withDefaults() Limits {
 	orInt(&l.ClientIdle, 2*time.Minute)
 	orInt(&l.Resolve, 10*time.Second)
 	orInt(&l.Dial, 20*time.Second)
+	orInt(&l.Ask, 65*time.Second)
 	orInt(&l.Idle, 10*time.Minute)
 	orInt(&l.HalfClosed, time.Minute)
 	orInt(&l.Total, 12*time.Hour)
@@ -106,6 +116,7 @@ type Server struct {
 	provider  http.Handler
 	upstreams map[string]*upstream
 	counters  counters
+	rechecks  atomic.Uint64 // how often the rules have changed
 
 	ctx    context.Context // ends with Close: the base of every request
 	cancel context.CancelFunc
@@ -113,7 +124,8 @@ type Server struct {
 	mu      sync.Mutex
 	closed  bool
 	clients map[net.Conn]*client
-	work    sync.WaitGroup // one a client connection, and one a dial that lost its race
+	open    map[net.Conn]destination // connections to servers, for Recheck
+	work    sync.WaitGroup           // one a client connection, and one a dial that lost its race
 }
 
 // A client is one open connection from the sandbox.
@@ -141,7 +153,7 @@ func New(opt Options) (*Server, error) {
 	if opt.Audit == nil {
 		opt.Audit = func(Record) {}
 	}
-	s := &Server{opt: opt, limits: opt.Limits.withDefaults(), log: opt.Logger, clients: map[net.Conn]*client{}}
+	s := &Server{opt: opt, limits: opt.Limits.withDefaults(), log: opt.Logger, clients: map[net.Conn]*client{}, open: map[net.Conn]destination{}}
 	ups, err := checkUpstreams(opt.Upstreams, opt.Key)
 	if err != nil {
 		return nil, err

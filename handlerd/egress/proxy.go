@@ -50,12 +50,13 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, d, broken(http.StatusBadRequest, "a CONNECT request has no body"))
 		return
 	}
-	up, f := s.reach(r.Context(), d)
+	up, f := s.reach(r.Context(), &d)
 	if f != nil {
 		s.fail(w, r, d, f)
 		return
 	}
 	defer up.Close()
+	defer s.track(d, up)()
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		s.fail(w, r, d, broken(http.StatusInternalServerError, "the connection cannot become a tunnel"))
@@ -132,11 +133,12 @@ func (x *exchange) take() net.Conn {
 
 // exchange reaches the destination and lets proxy do the rest over that connection.
 func (s *Server) exchange(w http.ResponseWriter, r *http.Request, proxy http.Handler, d destination, counted string) {
-	conn, f := s.reach(r.Context(), d)
+	conn, f := s.reach(r.Context(), &d)
 	if f != nil {
 		s.fail(w, r, d, f)
 		return
 	}
+	defer s.track(d, conn)()
 	x := &exchange{dest: d, conn: conn, count: s.counters.host(counted)}
 	if d.up != nil {
 		x.path = r.URL.Path
