@@ -3,6 +3,7 @@ package egress
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -13,31 +14,23 @@ import (
 // RuleHeader names the rule in an answer that refuses (D.6).
 const RuleHeader = "X-Handler-Rule"
 
-// fail answers a request whose destination was not reached, and tells the audit log if a rule said no.
+const textKind = "text/plain; charset=utf-8"
+
+// fail answers a request whose destination was not reached, and notes why.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, d destination, f *failure) {
-	if f.verdict.Action == policy.Refuse {
-		s.counters.refused.Add(1)
-		s.audit(d, f)
-	} else {
-		s.counters.failed.Add(1)
-	}
-	a := f.answer(strings.Contains(r.Header.Get("Accept"), "application/json"))
+	s.note(d, f)
+	a := f.answer(wantsJSON(r.Header))
 	if r.Method == http.MethodConnect {
-		a.hijack(w)
-		return
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			defer conn.Close()
+			writeAnswer(conn, a)
+			return
+		}
 	}
 	a.write(w)
 }
 
-func (s *Server) audit(d destination, f *failure) {
-	record := Record{
-		Time: time.Now(), Verdict: f.verdict, Method: d.method, Host: d.host, Port: d.port, Addr: f.addr,
-	}
-	if d.up != nil {
-		record.Upstream = d.up.Name
-	}
-	s.opt.Audit(record)
-}
+func wantsJSON(h http.Header) bool { return strings.Contains(h.Get("Accept"), "application/json") }
 
 // An answer is a refusal or an error as the agent reads it.
 type answer struct {
@@ -49,7 +42,7 @@ type answer struct {
 }
 
 func (f *failure) answer(asJSON bool) answer {
-	a := answer{status: f.status, rule: f.verdict.Rule, kind: "text/plain; charset=utf-8"}
+	a := answer{status: f.status, rule: f.verdict.Rule, kind: textKind}
 	text := "handler: " + f.text
 	a.line = f.text
 	if f.verdict.Action == policy.Refuse {
@@ -86,14 +79,9 @@ func (a answer) write(w http.ResponseWriter) {
 	fmt.Fprint(w, a.body)
 }
 
-// hijack answers a CONNECT by hand: clients show the reason phrase of a refused tunnel, and seldom its body.
-func (a answer) hijack(w http.ResponseWriter) {
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		a.write(w)
-		return
-	}
-	defer conn.Close()
+// writeAnswer answers a CONNECT by hand: clients show the reason phrase of a refused tunnel, and seldom its body. The
+// connection is of no use after it.
+func writeAnswer(conn net.Conn, a answer) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n",
 		a.status, phrase(a.line), a.kind, len(a.body))

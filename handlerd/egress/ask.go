@@ -34,10 +34,13 @@ func (s *Server) ask(ctx context.Context, d *destination, v policy.Verdict) (pol
 	return rules, now
 }
 
-// track remembers a connection to a server for Recheck until done is called.
+// track remembers a connection to a server for Recheck and Close until done is called.
 func (s *Server) track(d destination, conn net.Conn) (done func()) {
 	s.mu.Lock()
 	s.open[conn] = d
+	if s.closed {
+		conn.Close()
+	}
 	s.mu.Unlock()
 	if d.up == nil && s.rechecks.Load() != d.seen {
 		s.recheck(conn, d) // the rules changed after they had judged it
@@ -83,6 +86,6 @@ func (s *Server) recheck(conn net.Conn, d destination) {
 	}
 	v.Action = policy.Refuse
 	v.Reason += "; what was open to it is cut"
-	s.audit(d, refusal(v, bad))
+	s.note(d, refusal(v, bad))
 	conn.Close()
 }

@@ -43,7 +43,8 @@ func (systemResolver) LookupNetIP(ctx context.Context, network, host string) ([]
 type tcpDialer struct{}
 
 func (tcpDialer) DialAddr(ctx context.Context, addr netip.AddrPort, check func(netip.AddrPort) error) (net.Conn, error) {
-	d := net.Dialer{ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+	// A tunnel that lasts turns keep-alive on by itself.
+	d := net.Dialer{KeepAlive: -1, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		ap, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return errors.New("the address to connect to cannot be read")
@@ -221,7 +222,13 @@ func (s *Server) connect(ctx context.Context, d destination, targets []netip.Add
 		}
 		return nil
 	}
-	conn, err := s.race(ctx, targets, check)
+	var conn net.Conn
+	var err error
+	if len(targets) == 1 {
+		conn, err = s.opt.Dialer.DialAddr(ctx, targets[0], check)
+	} else {
+		conn, err = s.race(ctx, targets, check)
+	}
 	if err == nil {
 		return conn, nil
 	}

@@ -56,6 +56,8 @@ type Options struct {
 	// nothing is logged.
 	Logger *slog.Logger
 	Limits Limits
+	// Pool bounds the connections of several Servers together. If nil, only Limits does.
+	Pool *Pool
 }
 
 // Limits are the bounds of D.7. A zero field is its default.
@@ -117,20 +119,17 @@ type Server struct {
 	upstreams map[string]*upstream
 	counters  counters
 	rechecks  atomic.Uint64 // how often the rules have changed
+	buffers   buffers
+	away      chan struct{} // places for answers to clients for which there is no room
 
 	ctx    context.Context // ends with Close: the base of every request
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	closed  bool
-	clients map[net.Conn]*client
-	open    map[net.Conn]destination // connections to servers, for Recheck
-	work    sync.WaitGroup           // one a client connection, and one a dial that lost its race
-}
-
-// A client is one open connection from the sandbox.
-type client struct {
-	hijacked bool // taken over by a tunnel or an upgrade
+	clients map[*client]struct{}
+	open    map[net.Conn]destination // connections to servers, for Recheck and Close
+	work    sync.WaitGroup           // one a client connection, one a dial that lost its race, and net/http's loop
 }
 
 // New makes a Server; it serves nothing yet. It fails if the Options lack something or an upstream is not right.
@@ -153,7 +152,8 @@ func New(opt Options) (*Server, error) {
 	if opt.Audit == nil {
 		opt.Audit = func(Record) {}
 	}
-	s := &Server{opt: opt, limits: opt.Limits.withDefaults(), log: opt.Logger, clients: map[net.Conn]*client{}, open: map[net.Conn]destination{}}
+	s := &Server{opt: opt, limits: opt.Limits.withDefaults(), log: opt.Logger,
+		clients: map[*client]struct{}{}, open: map[net.Conn]destination{}, away: make(chan struct{}, maxAnswers503)}
 	ups, err := checkUpstreams(opt.Upstreams, opt.Key)
 	if err != nil {
 		return nil, err
@@ -170,125 +170,18 @@ func New(opt Options) (*Server, error) {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 		BaseContext:                  func(net.Listener) context.Context { return s.ctx },
-		ConnContext:                  withClientConn,
+		ConnContext:                  withClient,
 		ConnState:                    s.connState,
 	}
 	return s, nil
 }
 
-// Serve takes connections from l until Close, which makes it return nil, or until l fails. It closes l.
-func (s *Server) Serve(l net.Listener) error {
-	err := s.http.Serve(&gate{Listener: l, server: s})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
-	return err
-}
-
 // Close cuts every connection and returns when nothing of the Server is left: no goroutine, no descriptor. It may
 // be called more than once and before Serve.
 func (s *Server) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	for conn := range s.clients {
-		conn.Close()
-	}
-	s.mu.Unlock()
+	s.cut()
 	s.cancel()
 	s.http.Close()
 	s.work.Wait()
 	return nil
-}
-
-// A gate bounds the connections (D.7). It hands out the listener's own connections, unwrapped, so that tunnels can
-// be spliced.
-type gate struct {
-	net.Listener
-	server *Server
-}
-
-const tooMany = "HTTP/1.1 503 Too many connections\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n" +
-	"Content-Length: 53\r\n\r\nhandler: this run has too many connections open (D.7)"
-
-func (g *gate) Accept() (net.Conn, error) {
-	for {
-		conn, err := g.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		switch g.server.admit(conn) {
-		case admitted:
-			return conn, nil
-		case full:
-			// The answer fits the socket's buffer; a peer that does not read costs no time.
-			conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-			conn.Write([]byte(tooMany))
-			conn.Close()
-		case closing:
-			conn.Close()
-			return nil, net.ErrClosed
-		}
-	}
-}
-
-type admission int
-
-const (
-	admitted admission = iota
-	full
-	closing
-)
-
-func (s *Server) admit(conn net.Conn) admission {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return closing
-	case len(s.clients) >= s.limits.Connections:
-		s.counters.failed.Add(1)
-		return full
-	}
-	s.clients[conn] = &client{}
-	s.work.Add(1)
-	return admitted
-}
-
-// connState is net/http's hook: a closed connection is done, a hijacked one is done when its handler returns.
-func (s *Server) connState(conn net.Conn, state http.ConnState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.clients[conn]
-	switch {
-	case c == nil:
-	case state == http.StateHijacked:
-		c.hijacked = true
-	case state == http.StateClosed:
-		delete(s.clients, conn)
-		s.work.Done()
-	}
-}
-
-// release ends a hijacked connection, and does nothing for one that net/http still has.
-func (s *Server) release(conn net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.clients[conn]; c != nil && c.hijacked {
-		conn.Close()
-		delete(s.clients, conn)
-		s.work.Done()
-	}
-}
-
-type clientConnKey struct{}
-
-func withClientConn(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, clientConnKey{}, conn)
-}
-
-func clientConn(ctx context.Context) net.Conn {
-	conn, _ := ctx.Value(clientConnKey{}).(net.Conn)
-	return conn
 }

@@ -298,3 +298,21 @@ func (w *world) record() Record {
 		return Record{}
 	}
 }
+
+// wait waits until something is so.
+func wait(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for begun := time.Now(); !so(); {
+		if time.Since(begun) > 10*time.Second {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		pause := time.NewTimer(time.Millisecond)
+		<-pause.C
+	}
+}
+
+// waitOpen waits until n connections are open.
+func (w *world) waitOpen(n int) {
+	w.t.Helper()
+	wait(w.t, "connections to end", func() bool { return w.server.Snapshot().Open == n })
+}

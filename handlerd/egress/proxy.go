@@ -13,14 +13,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/handlerd/handler/policy"
 )
 
 // serve sorts requests by the form of their target: CONNECT, absolute form, /upstream/NAME/, or nothing of ours.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	defer s.release(clientConn(r.Context()))
+	defer s.release(clientOf(r.Context()))
 	switch {
 	case r.Method == http.MethodConnect:
 		s.serveConnect(w, r)
@@ -35,47 +34,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 // its proxy for loopback too still finds the upstreams.
 func insideAddress(r *http.Request) bool {
 	return r.URL.Scheme == "http" && r.URL.User == nil && (r.URL.Host == insideHost || r.URL.Host == insideName)
-}
-
-// serveConnect opens a tunnel.
-func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request) {
-	d := destination{method: r.Method}
-	var err error
-	// RequestURI, not URL: net/url has an opinion of its own on what a host is.
-	if d.host, d.port, err = policy.ParseAuthority(r.RequestURI, 0); err != nil {
-		s.fail(w, r, destination{method: r.Method}, refuseTarget(err))
-		return
-	}
-	if r.ContentLength != 0 || len(r.TransferEncoding) != 0 {
-		s.fail(w, r, d, broken(http.StatusBadRequest, "a CONNECT request has no body"))
-		return
-	}
-	up, f := s.reach(r.Context(), &d)
-	if f != nil {
-		s.fail(w, r, d, f)
-		return
-	}
-	defer up.Close()
-	defer s.track(d, up)()
-	conn, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		s.fail(w, r, d, broken(http.StatusInternalServerError, "the connection cannot become a tunnel"))
-		return
-	}
-	early, err := buffered.Reader.Peek(buffered.Reader.Buffered())
-	if err != nil {
-		return
-	}
-	conn.SetWriteDeadline(time.Now().Add(s.limits.HeaderTime))
-	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		return
-	}
-	s.tunnel(d, conn, up, early)
-}
-
-func refuseTarget(err error) *failure {
-	return &failure{status: http.StatusForbidden,
-		verdict: policy.Verdict{Action: policy.Refuse, Rule: "D.2", Reason: err.Error()}}
 }
 
 // serveForward sends a request in absolute form on.
@@ -145,7 +103,7 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request, proxy http.Han
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
 	defer cancel(nil)
-	x.guard = newGuard(s.limits.Idle, s.limits.Total, cancel, clientConn(r.Context()))
+	x.guard = newGuard(s.limits.Idle, s.limits.Total, cancel, clientOf(r.Context()))
 	defer x.guard.stop()
 	defer func() {
 		if conn := x.take(); conn != nil {

@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -15,7 +14,8 @@ import (
 )
 
 // A tunnel joins a client and a server until both are done, one fails, nothing moves for too long, or its time is
-// over. Each direction is one io.Copy between the bare sockets, which the kernel splices. A copy is interrupted by a
+// over. Each direction is a copy between the bare sockets: its first bytes through a buffer, since most connections
+// are short and a pipe costs more than it spares them, the rest spliced by the kernel. A copy is interrupted by a
 // read deadline now and then, to count and to look at the clock; that loses nothing, since a read that times out
 // has taken no byte.
 type tunnel struct {
@@ -23,10 +23,12 @@ type tunnel struct {
 	idle, halfClosed time.Duration
 	end              time.Time
 	count            *hostCounter
+	buffers          *buffers
 
 	began time.Time
 	last  atomic.Int64 // when something last moved, since began
 	half  atomic.Bool  // one direction is done
+	asked atomic.Bool  // keepAlive was called
 }
 
 var errStuck = errors.New("the peer takes nothing")
@@ -37,12 +39,9 @@ func (s *Server) tunnel(d destination, conn, up net.Conn, early []byte) {
 	now := time.Now()
 	t := &tunnel{
 		client: conn, server: up, idle: s.limits.Idle, halfClosed: s.limits.HalfClosed,
-		end: now.Add(s.limits.Total), began: now, count: s.counters.host(d.host),
+		end: now.Add(s.limits.Total), began: now, count: s.counters.host(d.host), buffers: &s.buffers,
 	}
 	defer t.close()
-	// The request's context ends with the handler; the Server's ends with Close, which closes conn as well.
-	stop := context.AfterFunc(s.ctx, t.close)
-	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { t.direction(conn, up, &t.count.received) })
 	if s.sendFirst(t, d, early) {
@@ -62,7 +61,7 @@ func (t *tunnel) close() {
 // CONNECT named would reach that host behind a shared address (E14). It says whether the tunnel goes on. What it
 // does not see is the Host header within TLS.
 func (s *Server) sendFirst(t *tunnel, d destination, early []byte) bool {
-	if _, err := netip.ParseAddr(d.host); err == nil {
+	if isAddress(d.host) {
 		return len(early) == 0 || t.send(early)
 	}
 	first, ok := t.firstBytes(early)
@@ -76,8 +75,7 @@ func (s *Server) sendFirst(t *tunnel, d destination, early []byte) bool {
 			if err == nil {
 				reason = "the TLS greeting names another host than CONNECT, which named " + d.host
 			}
-			s.counters.refused.Add(1)
-			s.audit(d, refusal(policy.Verdict{Action: policy.Refuse, Rule: "D.2", Reason: reason}, netip.Addr{}))
+			s.note(d, refusal(policy.Verdict{Action: policy.Refuse, Rule: "D.2", Reason: reason}, netip.Addr{}))
 			t.client.SetWriteDeadline(time.Now().Add(time.Second))
 			t.client.Write(alertUnrecognizedName)
 			return false
@@ -124,7 +122,9 @@ func (t *tunnel) direction(dst, src net.Conn, n *atomic.Int64) {
 	err := t.copy(dst, src, n)
 	if err == nil {
 		t.touch() // the survivor's time begins now
-		t.half.Store(true)
+		if t.half.Swap(true) {
+			return // the other direction is done too, and the tunnel with it
+		}
 		cw, ok := dst.(interface{ CloseWrite() error })
 		if ok && cw.CloseWrite() == nil {
 			// The other direction now has less time; wake it, so that it looks.
@@ -136,18 +136,24 @@ func (t *tunnel) direction(dst, src net.Conn, n *atomic.Int64) {
 }
 
 func (t *tunnel) copy(dst, src net.Conn, n *atomic.Int64) error {
+	buffered := int64(spliceFrom) // what of it may still go through a buffer
 	for {
 		began, tick, limit := time.Now(), t.tick(), t.limit()
 		if err := errors.Join(src.SetReadDeadline(began.Add(tick)), dst.SetWriteDeadline(began.Add(tick+limit))); err != nil {
 			return err
 		}
-		moved, err := io.Copy(dst, src)
+		moved, err := t.copyFirst(dst, src, buffered)
+		if buffered -= moved; err == nil {
+			var more int64
+			more, err = io.Copy(dst, src)
+			moved += more
+		}
 		if moved > 0 {
 			n.Add(moved)
 			t.touch()
 		}
 		switch {
-		case err == nil:
+		case err == nil || err == io.EOF:
 			return nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
@@ -156,6 +162,40 @@ func (t *tunnel) copy(dst, src net.Conn, n *atomic.Int64) error {
 		case !t.alive():
 			return errIdle
 		}
+		t.keepAlive()
+	}
+}
+
+// spliceFrom is how many bytes of a direction go through a buffer.
+const spliceFrom = 32 << 10
+
+// copyFirst copies n bytes or a little more; io.EOF says that src has ended.
+func (t *tunnel) copyFirst(dst, src net.Conn, n int64) (moved int64, err error) {
+	if n <= 0 {
+		return 0, nil
+	}
+	buf := t.buffers.get()
+	defer t.buffers.put(buf)
+	for moved < n {
+		got, err := src.Read(buf[:])
+		if got > 0 {
+			wrote, err := dst.Write(buf[:got])
+			moved += int64(wrote)
+			if err != nil {
+				return moved, err
+			}
+		}
+		if err != nil {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+// keepAlive has the kernel ask a server that says nothing whether it is still there. Short tunnels are spared it.
+func (t *tunnel) keepAlive() {
+	if tcp, ok := t.server.(*net.TCPConn); ok && !t.asked.Swap(true) {
+		tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true})
 	}
 }
 

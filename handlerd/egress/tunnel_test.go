@@ -203,13 +203,7 @@ func TestConnectionCap(t *testing.T) {
 		t.Errorf("%d open", n)
 	}
 	first.Close()
-	for begun := time.Now(); w.server.Snapshot().Open != 1; {
-		if time.Since(begun) > 10*time.Second {
-			t.Fatal("the closed tunnel is still counted")
-		}
-		pause := time.NewTimer(time.Millisecond)
-		<-pause.C
-	}
+	w.waitOpen(1)
 	w.tunnel("srv.example:443")
 }
 

@@ -38,6 +38,9 @@ const (
 // MaxRuns bounds the runs of one daemon.
 const MaxRuns = 64
 
+// MaxConnections bounds the connections of all runs' proxies together, so that descriptors are left for the rest.
+const MaxConnections = 4096
+
 // Options are what a Manager is made of. All are needed but Resolver and Logger.
 type Options struct {
 	Driver sandbox.Driver
@@ -64,7 +67,8 @@ type Options struct {
 type Manager struct {
 	opts Options
 	log  *slog.Logger
-	logs string // folder of the runs' logs
+	logs string       // folder of the runs' logs
+	pool *egress.Pool // of the runs' proxies
 
 	mu      sync.Mutex
 	runs    map[string]*Run // protected by mu
@@ -83,7 +87,8 @@ func New(opts Options) *Manager {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Manager{opts: opts, log: log, logs: filepath.Join(opts.StateDir, "runs"), runs: map[string]*Run{}}
+	return &Manager{opts: opts, log: log, logs: filepath.Join(opts.StateDir, "runs"), runs: map[string]*Run{},
+		pool: egress.NewPool(MaxConnections)}
 }
 
 // Sweep removes what a predecessor left: sandboxes with our owner's label and run directories. No run starts before

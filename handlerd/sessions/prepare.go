@@ -63,6 +63,7 @@ func (r *Run) openNetwork(_ context.Context, _ types.RunRequest, spec *sandbox.S
 	r.egress, err = egress.New(egress.Options{
 		Rules: func() policy.Network { return r.network }, Upstreams: ups, Key: key,
 		Resolver: r.m.opts.Resolver, Audit: r.auditEgress, Logger: r.m.log.With("run", r.id),
+		Pool: r.m.pool,
 	})
 	if err != nil {
 		return fault.Wrap(fault.Usage, err, "", "the network of agent %s", r.plan.Agent)
