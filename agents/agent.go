@@ -18,6 +18,9 @@ type Agent struct {
 	Toolbox     string `toml:"toolbox"` // "" for the default one (A.8)
 	Display     bool   `toml:"display"` // "Show windows on my screen and paste images"
 
+	// DisplayStrict refuses a display whose compositor lets the sandbox do more than show windows (A.6).
+	DisplayStrict bool `toml:"display_strict"`
+
 	Scopes   []Scope            `toml:"scopes"`   // none: the folder the run is started in, rw
 	Bindings map[string]Binding `toml:"bindings"` // nil: every addon whose manifest says default
 	MCP      []MCPServer        `toml:"mcp"`      // http and sse servers of the person's own (B.3)

@@ -15,6 +15,7 @@ func Format(a *Agent) []byte {
 	w.text("description", a.Description)
 	w.text("toolbox", a.Toolbox)
 	w.flag("display", a.Display)
+	w.flag("display_strict", a.DisplayStrict)
 	for _, s := range a.Scopes {
 		w.table("[[scopes]]")
 		w.text("path", s.Path)

@@ -30,6 +30,7 @@ type planView struct {
 	Harness   string         `json:"harness"`
 	Sandbox   sandboxView    `json:"sandbox"`
 	Display   bool           `json:"display,omitempty"`
+	Strict    bool           `json:"displayStrict,omitempty"`
 	Session   sessionView    `json:"session"`
 	Network   []string       `json:"network"`
 	Unknown   string         `json:"unknown,omitempty"` // a host that no rule names
@@ -86,7 +87,7 @@ type secretView struct {
 
 func viewOf(p *Plan) planView {
 	v := planView{
-		Agent: p.Agent, Harness: p.Harness, Display: p.Display, Policy: p.Policy, Notices: p.Notices, Sandbox: viewOfSpec(p.Sandbox),
+		Agent: p.Agent, Harness: p.Harness, Display: p.Display, Strict: p.DisplayStrict, Policy: p.Policy, Notices: p.Notices, Sandbox: viewOfSpec(p.Sandbox),
 		Session: sessionView{MCPServers: []MCPServer{}, SessionMCP: p.SessionMCP, SessionsPerRun: p.SessionsPerRun, MCPTransports: p.MCPTransports},
 		Network: []string{}, Unknown: p.Network.Unknown,
 	}

@@ -21,6 +21,8 @@ type Plan struct {
 	// and resolves them.
 	Sandbox sandbox.Spec
 	Display bool // the agent was saved with display = true
+	// DisplayStrict refuses a display that gives more than windows (A.6).
+	DisplayStrict bool
 
 	SessionDefaults SessionDefaults
 	SessionMCP      string     // as in harness.Manifest

@@ -106,7 +106,7 @@ func (b *builder) base() error {
 	if err != nil {
 		return err
 	}
-	p.Agent, p.Harness, p.Display = a.Name, h.Name, a.Display
+	p.Agent, p.Harness, p.Display, p.DisplayStrict = a.Name, h.Name, a.Display, a.DisplayStrict
 	p.SessionMCP, p.SessionsPerRun, p.MCPTransports = h.SessionMCP, h.SessionsPerRun, slices.Clone(h.MCPTransports)
 	p.Policy = Policy{HostFS: a.Policy.HostFS, HostTerminal: a.Policy.HostTerminal, DenyClientMCP: a.Policy.ClientMCP == agents.ClientMCPDeny}
 	p.Sandbox = sandbox.Spec{

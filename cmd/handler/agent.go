@@ -28,15 +28,15 @@ func (u *ui) catalog() (catalog.Catalog, error) {
 
 // agentFlags are the settings of an agent that add and edit take.
 type agentFlags struct {
-	harness, toolbox, description      string
-	scopes, allow, deny, private       []string
-	presets, secrets, env, addons      []string
-	settings, forget, dropScope        []string
-	unbind                             []string
-	memory, unknown                    string
-	cpus                               float64
-	processes                          int64
-	display, hostFS, hostTerm, denyMCP bool
+	harness, toolbox, description                     string
+	scopes, allow, deny, private                      []string
+	presets, secrets, env, addons                     []string
+	settings, forget, dropScope                       []string
+	unbind                                            []string
+	memory, unknown                                   string
+	cpus                                              float64
+	processes                                         int64
+	display, displayStrict, hostFS, hostTerm, denyMCP bool
 }
 
 func (f *agentFlags) register(cmd *cobra.Command) {
@@ -58,6 +58,7 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.Float64Var(&f.cpus, "cpus", 0, "CPU limit, such as 1.5")
 	fl.Int64Var(&f.processes, "processes", 0, "process limit")
 	fl.BoolVar(&f.display, "display", false, "show windows on your screen and paste images")
+	fl.BoolVar(&f.displayStrict, "display-strict", false, "refuse a screen on which the agent could do more than show windows (A.6)")
 	fl.BoolVar(&f.hostFS, "host-fs", false, "let it read and write files through the editor (P2)")
 	fl.BoolVar(&f.hostTerm, "host-terminal", false, "let it run terminals in the editor, outside the sandbox (P4)")
 	fl.BoolVar(&f.denyMCP, "deny-client-mcp", false, "refuse MCP servers that the editor gives (P6)")
@@ -74,6 +75,9 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 	}
 	if given("display") {
 		a.SetDisplay(f.display)
+	}
+	if given("display-strict") {
+		a.DisplayStrict = f.displayStrict
 	}
 	if given("host-fs") {
 		a.Policy.HostFS = f.hostFS

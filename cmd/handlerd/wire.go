@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -211,8 +213,8 @@ func (w *wired) settingsFile() string { return filepath.Join(w.dirs.Config, "han
 
 // findDisplay looks for the Wayland socket that whoever asked for the run means; what they do not say, the daemon's
 // own environment may.
-func findDisplay(runtimeDir string) func(context.Context, types.Wayland) (string, string, error) {
-	return func(ctx context.Context, asked types.Wayland) (string, string, error) {
+func findDisplay(runtimeDir string) func(context.Context, types.Wayland) (string, error) {
+	return func(ctx context.Context, asked types.Wayland) (string, error) {
 		env := display.Env{HandlerSocket: asked.HandlerSocket, WaylandDisplay: asked.Display, RuntimeDir: asked.RuntimeDir}
 		if env.HandlerSocket == "" && env.WaylandDisplay == "" {
 			env.HandlerSocket, env.WaylandDisplay = os.Getenv("HANDLER_WAYLAND_SOCKET"), os.Getenv("WAYLAND_DISPLAY")
@@ -220,15 +222,7 @@ func findDisplay(runtimeDir string) func(context.Context, types.Wayland) (string
 		if env.RuntimeDir == "" {
 			env.RuntimeDir = runtimeDir
 		}
-		socket, err := display.Find(ctx, env)
-		if err != nil {
-			return "", "", err
-		}
-		compositor, err := display.Ask(ctx, socket)
-		if err != nil {
-			return "", "", fault.Wrap(fault.Failed, err, "handler doctor", "the Wayland socket %s", socket)
-		}
-		return socket, compositor.Notice(), nil
+		return display.Find(ctx, env)
 	}
 }
 
@@ -257,13 +251,19 @@ func (w *wired) doctor(ctx context.Context) []types.Finding {
 	s.RuntimeDir, s.StateDir, s.DataDir, s.Runtime = w.dirs.XDGRun, w.dirs.State, w.dirs.Data, w.settings.Engine.Runtime
 	s.Engine = w.driver.Info
 	s.Images = images{w.builder}.List
-	s.Display = func(ctx context.Context) (string, display.Compositor, error) {
-		socket, _, err := findDisplay(w.dirs.XDGRun)(ctx, types.Wayland{})
-		if err != nil {
-			return "", display.Compositor{}, err
-		}
-		c, err := display.Ask(ctx, socket)
-		return socket, c, err
-	}
+	s.Display = w.tryDisplay
 	return doctor.Checks(ctx, s)
+}
+
+// tryDisplay says what a sandbox would be given of the display that the daemon's environment names.
+func (w *wired) tryDisplay(ctx context.Context) (string, bool, display.Compositor, error) {
+	socket, err := findDisplay(w.dirs.XDGRun)(ctx, types.Wayland{})
+	if err != nil {
+		return "", false, display.Compositor{}, err
+	}
+	c, err := display.Open(ctx, socket, filepath.Join(w.dirs.Run, fmt.Sprintf("doctor-%s.sock", rand.Text()[:8])), "handler.doctor", "doctor")
+	if err != nil {
+		return "", false, display.Compositor{}, fault.Wrap(fault.Failed, err, "", "the Wayland display %s", socket)
+	}
+	return socket, c.Restricted, c.Compositor, c.Close()
 }

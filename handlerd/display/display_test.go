@@ -276,13 +276,13 @@ func TestPowers(t *testing.T) {
 	if diff := cmp.Diff([]string{"take pictures of the whole screen", "type into other windows"}, c.Powers()); diff != "" {
 		t.Error(diff)
 	}
-	if !c.SecurityContext() || c.Globals[0] != (Global{"wl_compositor", 3}) {
+	if !c.SecurityContext() || c.Globals[0] != (Global{"wl_compositor", 3, 1}) {
 		t.Errorf("got %+v", c)
 	}
 	if !strings.Contains(c.Notice(), "type into other windows") {
 		t.Errorf("notice: %q", c.Notice())
 	}
-	plain := Compositor{Globals: []Global{{"wl_compositor", 4}, {"xdg_wm_base", 2}}}
+	plain := Compositor{Globals: []Global{{"wl_compositor", 4, 1}, {"xdg_wm_base", 2, 2}}}
 	if plain.Notice() != "" || plain.SecurityContext() {
 		t.Errorf("a compositor with windows alone: %q", plain.Notice())
 	}

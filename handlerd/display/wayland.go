@@ -28,6 +28,7 @@ const (
 type Global struct {
 	Interface string // such as "wl_compositor"
 	Version   uint32
+	Name      uint32 // the compositor's number for it, by which it is bound
 }
 
 // A Compositor is what answered on a socket.
@@ -164,6 +165,7 @@ func parseGlobal(body []byte) (Global, bool) {
 		return Global{}, false
 	}
 	return Global{
+		Name:      binary.NativeEndian.Uint32(body),
 		Interface: string(body[8 : 8+length-1]),
 		Version:   binary.NativeEndian.Uint32(body[8+padded:]),
 	}, true
@@ -181,6 +183,7 @@ var powers = []struct{ prefix, power string }{
 	{"zwp_virtual_keyboard_manager", "type into other windows"},
 	{"org_kde_kwin_fake_input", "type and click in other windows"},
 	{"zwlr_virtual_pointer_manager", "click in other windows"},
+	{"ext_transient_seat_manager", "make a keyboard and a mouse of its own"},
 	{"zwlr_data_control_manager", "read and change the clipboard at any time"},
 	{"ext_data_control_manager", "read and change the clipboard at any time"},
 	{"zwp_input_method_manager", "read what is typed into other windows"},
@@ -217,7 +220,7 @@ func (c Compositor) Powers() []string {
 // globals than the person's own programs.
 func (c Compositor) SecurityContext() bool {
 	for _, g := range c.Globals {
-		if g.Interface == "wp_security_context_manager_v1" {
+		if g.Interface == securityManager {
 			return true
 		}
 	}

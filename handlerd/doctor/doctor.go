@@ -49,9 +49,12 @@ type Sources struct {
 	OpenFile func() (hard uint64, err error)                           // this process's hard limit on open files
 	Now      func() time.Time
 
-	Engine  func(ctx context.Context) (sandbox.Info, error)               // the engine as it answers
-	Images  func(ctx context.Context) ([]types.Image, error)              // toolboxes, addons, harnesses, built or not
-	Display func(ctx context.Context) (string, display.Compositor, error) // the socket a run would get
+	Engine func(ctx context.Context) (sandbox.Info, error)  // the engine as it answers
+	Images func(ctx context.Context) ([]types.Image, error) // toolboxes, addons, harnesses, built or not
+
+	// Display gives the socket that runs would get, whether they get it by a security context, and what is offered
+	// to them then.
+	Display func(ctx context.Context) (socket string, restricted bool, offered display.Compositor, err error)
 }
 
 // A User is whoever Handler runs as.

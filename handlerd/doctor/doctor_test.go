@@ -103,8 +103,8 @@ func ordinary() *fake {
 				{Kind: types.KindHarness, Name: "demo", State: "fresh"}, {Kind: types.KindHarness, Name: "claude-code", State: "fresh"},
 			}, nil
 		},
-		Display: func(context.Context) (string, display.Compositor, error) {
-			return "/run/user/1000/wayland-0", display.Compositor{}, nil
+		Display: func(context.Context) (string, bool, display.Compositor, error) {
+			return "/run/user/1000/wayland-0", false, display.Compositor{}, nil
 		},
 	}
 	return f
@@ -132,8 +132,8 @@ func ubuntu() *fake {
 			{Kind: types.KindAddon, Name: "playwright", State: "missing", Remedy: "handler addon build playwright"},
 		}, nil
 	}
-	f.Display = func(context.Context) (string, display.Compositor, error) {
-		return "/run/user/1000/wayland-1", display.Compositor{Globals: []display.Global{{Interface: "zwlr_screencopy_manager_v1"}, {Interface: "zwp_virtual_keyboard_manager_v1"}}}, nil
+	f.Display = func(context.Context) (string, bool, display.Compositor, error) {
+		return "/run/user/1000/wayland-1", false, display.Compositor{Globals: []display.Global{{Interface: "zwlr_screencopy_manager_v1"}, {Interface: "zwp_virtual_keyboard_manager_v1"}}}, nil
 	}
 	return f
 }
@@ -165,9 +165,9 @@ func container() *fake {
 			{Kind: types.KindHarness, Name: "claude-code", State: "missing", Remedy: "handler harness build claude-code"},
 		}, nil
 	}
-	f.Display = func(context.Context) (string, display.Compositor, error) {
+	f.Display = func(context.Context) (string, bool, display.Compositor, error) {
 		none := &display.NotFoundError{Dir: "/run/user/1000"}
-		return "", display.Compositor{}, &fault.Fault{Text: none.Error(), Err: none}
+		return "", false, display.Compositor{}, &fault.Fault{Text: none.Error(), Err: none}
 	}
 	return f
 }
@@ -271,8 +271,8 @@ func TestEach(t *testing.T) {
 			f.Images = func(context.Context) ([]types.Image, error) { return nil, errors.New("x") }
 		}},
 		{"display", Remark, "choose", func(f *fake) {
-			f.Display = func(context.Context) (string, display.Compositor, error) {
-				return "", display.Compositor{}, fault.New(fault.Failed, "choose one", "several Wayland sockets live")
+			f.Display = func(context.Context) (string, bool, display.Compositor, error) {
+				return "", false, display.Compositor{}, fault.New(fault.Failed, "choose one", "several Wayland sockets live")
 			}
 		}},
 	} {

@@ -102,7 +102,7 @@ func checkDisplay(ctx context.Context, m *machine) []Finding {
 	if m.Display == nil {
 		return nil
 	}
-	socket, compositor, err := m.Display(ctx)
+	socket, restricted, compositor, err := m.Display(ctx)
 	var none *display.NotFoundError
 	switch {
 	case errors.As(err, &none):
@@ -115,8 +115,13 @@ func checkDisplay(ctx context.Context, m *machine) []Finding {
 		}
 		return found
 	}
-	if notice := compositor.Notice(); notice != "" {
-		return remark(id, "Wayland display "+socket, "only runs with a display get it; "+notice)
+	title := "Wayland display " + socket
+	if restricted {
+		title += ", through security-context-v1"
 	}
-	return ok(id, "Wayland display "+socket)
+	if notice := compositor.Notice(); notice != "" {
+		return remark(id, title, "only runs with a display get it; "+notice,
+			"handler agent edit NAME --display-strict")
+	}
+	return ok(id, title)
 }

@@ -48,9 +48,8 @@ type Options struct {
 	Plan func(agent, cwd string) (*render.Plan, error)
 	// Network gives a plan's rules.
 	Network func(*render.Plan) (policy.Network, error)
-	// Display finds the Wayland socket for a run, and says what its compositor lets a client do besides showing
-	// windows; it is asked at every start.
-	Display func(ctx context.Context, env types.Wayland) (socket, notice string, err error)
+	// Display finds the Wayland socket for a run; it is asked at every start.
+	Display func(ctx context.Context, env types.Wayland) (socket string, err error)
 	// Scopes says what may be a scope and what is protected in one; it is asked at every start.
 	Scopes func() (scopes.Config, error)
 	Audit  *audit.Log

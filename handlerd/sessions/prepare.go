@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/audit"
+	"github.com/handlerd/handler/handlerd/display"
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/secrets"
@@ -153,19 +155,30 @@ func (r *Run) openDisplay(ctx context.Context, req types.RunRequest, spec *sandb
 	if !r.plan.Display && !req.Display {
 		return nil
 	}
-	socket, notice, err := r.m.opts.Display(ctx, req.Wayland)
+	socket, err := r.m.opts.Display(ctx, req.Wayland)
 	if err != nil {
 		return err
 	}
-	if notice != "" {
+	r.display, err = display.Open(ctx, socket, filepath.Join(r.dir.Path(), displaySocket), "handler."+r.plan.Agent, r.id)
+	if err != nil {
+		return fault.Wrap(fault.Failed, err, "handler doctor", "the Wayland display %s", socket)
+	}
+	if notice := r.display.Compositor.Notice(); notice != "" {
+		if r.plan.DisplayStrict {
+			return fault.New(fault.Refused, "take display_strict out of the agent, or use a compositor that offers security-context-v1 (docs/handlers/display.md)",
+				"refused by A.6: display_strict, and %s", notice)
+		}
 		r.notice("%s", notice)
 	}
-	spec.Display = &sandbox.Display{Mode: sandbox.DisplayWayland, Socket: socket}
+	spec.Display = &sandbox.Display{Mode: sandbox.DisplayWayland, Socket: r.display.Socket}
 	if r.browser != "" {
 		r.browser = "wayland"
 	}
 	return nil
 }
+
+// displaySocket is where the compositor listens for one run, in its run directory.
+const displaySocket = "wayland.sock"
 
 // finishSpec names the sandbox and says what the kernel does not keep of its limits.
 func (r *Run) finishSpec(ctx context.Context, _ types.RunRequest, spec *sandbox.Spec) error {

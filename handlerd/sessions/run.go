@@ -12,6 +12,7 @@ import (
 
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/audit"
+	"github.com/handlerd/handler/handlerd/display"
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/scopes"
@@ -49,6 +50,7 @@ type Run struct {
 	network       policy.Network
 	egress        *egress.Server
 	dir           *rundir.Dir
+	display       *display.Context
 	sandbox       string // the engine's id
 	agent         net.Conn
 	browser       string
@@ -173,6 +175,9 @@ func (r *Run) end(cause error) {
 		}
 		if r.egress != nil {
 			r.warn("the proxy was not closed", r.egress.Close())
+		}
+		if r.display != nil {
+			r.warn("the compositor's socket for the run was not closed", r.display.Close())
 		}
 		if r.dir != nil {
 			r.warn("the run directory was not removed", r.dir.Close())

@@ -97,8 +97,8 @@ func newWorld(t *testing.T, fakeOptions fake.Options, agentTOML map[string]strin
 	t.Cleanup(func() { log.Close() })
 	w.m = New(Options{
 		Driver: w.driver, Plan: c.Plan, Network: c.Network,
-		Display: func(context.Context, types.Wayland) (string, string, error) {
-			return "", "", fault.New(fault.Failed, "export WAYLAND_DISPLAY=…", "no Wayland socket")
+		Display: func(context.Context, types.Wayland) (string, error) {
+			return "", fault.New(fault.Failed, "export WAYLAND_DISPLAY=…", "no Wayland socket")
 		},
 		Scopes: func() (scopes.Config, error) {
 			return scopes.Config{Home: c.Home, Handler: []string{c.Config, c.State}}, nil

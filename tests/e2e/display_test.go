@@ -49,6 +49,7 @@ type weston struct {
 //	weston-kill NAME          kills it so that it leaves its socket and its lock
 //	[!] window NAME REGEXP    it shows a window whose title fits, within 20 s ("!": it shows none)
 //	colour NAME RRGGBB PART   of its screen, within 10 s, at least PART percent have this colour
+//	poll-file FILE REGEXP     the file has a line that fits within 20 s: what it tells of may come late
 //	wait-file FILE            the file is there within 30 s: a sandbox has come so far
 func westonCommands() map[string]command {
 	all := map[string]*weston{}
@@ -75,6 +76,17 @@ func westonCommands() map[string]command {
 			there := within(30*time.Second, func() bool { _, err := os.Stat(ts.MkAbs(args[0])); return err == nil })
 			if !there {
 				ts.Fatalf("it is not there after 30 s")
+			}
+		},
+		"poll-file": func(ts *testscript.TestScript, neg bool, args []string) {
+			if neg || len(args) != 2 {
+				ts.Fatalf("usage: poll-file FILE REGEXP")
+			}
+			re, err := regexp.Compile(args[1])
+			ts.Check(err)
+			var said []byte
+			if !within(20*time.Second, func() bool { said, _ = os.ReadFile(ts.MkAbs(args[0])); return re.Match(said) }) {
+				ts.Fatalf("it has no such line: %.4000s", said)
 			}
 		},
 		"colour": func(ts *testscript.TestScript, _ bool, args []string) {

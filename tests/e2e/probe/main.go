@@ -10,6 +10,7 @@
 //	probe write PATH…        creates or overwrites each
 //	probe syscalls           what the seccomp profile and the missing capabilities refuse
 //	probe flood SOCKET N     opens N connections, holds them, and says how many were taken
+//	probe globals SOCKET     what the Wayland compositor on SOCKET offers, a line each
 //	probe kill-all           SIGKILL to every process it can reach
 //	probe stubborn           leaves a process behind that ignores every signal it can, in a session of its own
 //	probe loop               forks without end, at most 200 at a time, until killed
@@ -30,7 +31,7 @@ func main() {
 	commands := map[string]func([]string){
 		"net": tryNet, "get": get, "proxy": proxy, "find": find, "status": status, "processes": processes, "write": write,
 		"syscalls": syscalls, "flood": flood, "kill-all": killAll, "stubborn": stubborn, "loop": loop, "agent": agentMain,
-		"chroot-out": insideChroot,
+		"chroot-out": insideChroot, "globals": globals,
 	}
 	f := commands[os.Args[1]]
 	if f == nil {
