@@ -63,8 +63,8 @@ type MCPServer struct {
 
 // Network holds the agent's rules (D.4): deny wins, and what nothing allows is refused or asked about.
 type Network struct {
-	Allow   []string `toml:"allow"`   // host, *.suffix, host:port
-	Deny    []string `toml:"deny"`    // the same forms
+	Allow   []string `toml:"allow"`   // host, *.suffix, host:port, or "METHODS http://host/path*"
+	Deny    []string `toml:"deny"`    // the same forms, and "METHODS upstream/NAME/path*"
 	Private []string `toml:"private"` // address:port or prefix:port of private addresses
 	Presets []string `toml:"presets"` // "npm", "pypi", "github", …
 	Unknown string   `toml:"unknown"` // a host that no rule names: "refuse" (also if empty) or "ask"
@@ -93,7 +93,10 @@ type Policy struct {
 	ClientMCP    string `toml:"client_mcp"`    // P6: "allow" (also if empty) or "deny"
 }
 
-// An Upstream changes one of the harness's.
+// An Upstream changes one of the harness's: where it leads, and less of what it serves. An empty field changes
+// nothing.
 type Upstream struct {
-	URL string `toml:"url"`
+	URL     string   `toml:"url"`
+	Methods []string `toml:"methods"` // of those that the harness lists
+	Paths   []string `toml:"paths"`   // within those that the harness lists; a trailing "*" stands for any rest
 }

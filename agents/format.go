@@ -49,6 +49,8 @@ func Format(a *Agent) []byte {
 	for _, name := range sortedKeys(a.Upstreams) {
 		w.table("[upstreams." + key(name) + "]")
 		w.text("url", a.Upstreams[name].URL)
+		w.list("methods", a.Upstreams[name].Methods)
+		w.list("paths", a.Upstreams[name].Paths)
 	}
 	w.subtable("[env]", a.Env)
 	return w.Bytes()

@@ -283,11 +283,23 @@ func (a *Agent) checkSecrets() error {
 		if err := harness.ValidName(name); err != nil {
 			return fmt.Errorf("upstreams: %w", err)
 		}
-		if err := harness.ValidUpstreamURL(a.Upstreams[name].URL); err != nil {
+		if err := a.Upstreams[name].check(); err != nil {
 			return fmt.Errorf("upstreams.%s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+func (u Upstream) check() error {
+	if u.URL == "" && len(u.Methods) == 0 && len(u.Paths) == 0 {
+		return errors.New("it changes nothing: give url, methods or paths")
+	}
+	if u.URL != "" {
+		if err := harness.ValidUpstreamURL(u.URL); err != nil {
+			return err
+		}
+	}
+	return harness.ValidServed(u.Methods, u.Paths)
 }
 
 func (a *Agent) checkEnv() error {

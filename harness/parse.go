@@ -101,11 +101,13 @@ func (m *Manifest) checkCommand() error {
 	return nil
 }
 
-// ValidRule checks the outside of a network rule: not empty, at most 300 bytes, no blanks and no control
-// characters. What it means is for package policy to read.
+// ValidRule checks the outside of a network rule: not empty, at most 300 bytes, no control characters, and no blank
+// but the one behind methods in capitals. What it means is for package policy to read.
 func ValidRule(text string) error {
-	if text == "" || len(text) > 300 || strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) >= 0 {
-		return fmt.Errorf("%q is not a network rule: a host, *.suffix or host:port without blanks", clip(text))
+	methods, rest, _ := strings.Cut(text, " ")
+	blank := strings.Contains(rest, " ") || rest != "" && strings.Trim(methods, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-,") != ""
+	if text == "" || len(text) > 300 || strings.IndexFunc(text, isControl) >= 0 || blank || strings.TrimSpace(text) != text {
+		return fmt.Errorf("%q is not a network rule: a host, *.suffix or host:port without blanks, or METHODS http://HOST/PATH", clip(text))
 	}
 	return nil
 }

@@ -93,16 +93,11 @@ func (u *Upstream) check() error {
 	if err := ValidUpstreamURL(u.URL); err != nil {
 		return err
 	}
-	if len(u.Methods) == 0 || len(u.Paths) == 0 || len(u.Paths) > maxList {
+	if len(u.Methods) == 0 || len(u.Paths) == 0 {
 		return fmt.Errorf("methods and paths must each list what is served (at most %d)", maxList)
 	}
-	if err := subset("methods", u.Methods, methods...); err != nil {
+	if err := ValidServed(u.Methods, u.Paths); err != nil {
 		return err
-	}
-	for _, p := range u.Paths {
-		if err := validServed(p); err != nil {
-			return err
-		}
 	}
 	if len(u.Auth) == 0 || len(u.Auth) > maxList {
 		return errors.New("auth is missing: at least one [[upstreams.auth]] with secret and header")
@@ -133,10 +128,30 @@ func (u *Upstream) check() error {
 	return nil
 }
 
+// ValidServed checks what an upstream serves, or an agent leaves of it: known methods, plain paths with "*" only at
+// their end, at most 64 of each, none twice.
+func ValidServed(served, paths []string) error {
+	if len(paths) > maxList {
+		return fmt.Errorf("paths has %d entries; at most %d are possible", len(paths), maxList)
+	}
+	if err := subset("methods", served, methods...); err != nil {
+		return err
+	}
+	for i, p := range paths {
+		if err := validServed(p); err != nil {
+			return err
+		}
+		if slices.Contains(paths[:i], p) {
+			return fmt.Errorf("paths: %s is there twice", p)
+		}
+	}
+	return nil
+}
+
 // validServed checks a served path: absolute, plain, "*" only at the end.
 func validServed(p string) error {
 	plain := strings.TrimSuffix(p, "*")
-	ok := strings.HasPrefix(p, "/") && len(p) <= 300 && !strings.ContainsAny(plain, "*?#%\\ ") &&
+	ok := strings.HasPrefix(p, "/") && len(p) <= 300 && !strings.ContainsAny(plain, "*?#%;\\ ") &&
 		strings.IndexFunc(p, isControl) < 0 && !strings.Contains(p, "//")
 	for _, part := range strings.Split(plain, "/") {
 		ok = ok && part != "." && part != ".."

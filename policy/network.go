@@ -34,13 +34,18 @@ type Step struct {
 
 // Explain is [Network.Decide] rule by rule, in the order of Rules, for `handler policy check`.
 func (n Network) Explain(host string, port uint16) (Verdict, []Step) {
-	canonical, err := CanonicalHost(host)
+	return n.explain(target{host: host, port: port})
+}
+
+func (n Network) explain(t target) (Verdict, []Step) {
+	canonical, err := CanonicalHost(t.host)
 	if err != nil {
 		return refuseNet("D.2", err.Error(), ""), nil
 	}
-	if port == 0 {
+	if t.port == 0 {
 		return refuseNet("D.3", "port 0 of "+canonical+" cannot be reached", ""), nil
 	}
+	t.host = canonical
 	steps := make([]Step, len(n.Rules))
 	deny, allow := -1, -1
 	addr, _ := netip.ParseAddr(canonical)
@@ -49,8 +54,8 @@ func (n Network) Explain(host string, port uint16) (Verdict, []Step) {
 		class, public = ClassifyAddr(addr)
 	}
 	for i, r := range n.Rules {
-		steps[i] = Step{Rule: r, Note: r.note(canonical, port)}
-		if !r.namesHost(canonical) || !r.namesPort(port) {
+		steps[i] = Step{Rule: r, Note: r.note(t)}
+		if !r.namesHost(canonical) || !r.namesWhat(t) {
 			continue
 		}
 		switch {
@@ -63,27 +68,16 @@ func (n Network) Explain(host string, port uint16) (Verdict, []Step) {
 	switch {
 	case deny >= 0:
 		steps[deny].Decided = true
-		return n.refuseDenied(canonical, n.Rules[deny]), steps
+		return n.refuseDenied(t, n.Rules[deny]), steps
 	case !public && !class.Nameable:
 		return refuseNet("D.2", fmt.Sprintf("%s is %s, which is never reached from a sandbox", canonical, class), ""), steps
 	case allow >= 0:
 		steps[allow].Decided = true
 		return Verdict{}, steps
 	case !public:
-		return n.refusePrivate(canonical, class, port), steps
+		return n.refusePrivate(canonical, class, t.port), steps
 	}
-	return n.unnamed(canonical, port), steps
-}
-
-// note says how the rule stands to a destination.
-func (r Rule) note(host string, port uint16) string {
-	switch {
-	case !r.namesHost(host):
-		return "does not name it"
-	case !r.namesPort(port):
-		return "names the host, but only " + r.ports()
-	}
-	return "names it"
+	return n.unnamed(t), steps
 }
 
 // DecideResolved judges every address that a name resolved to (D.2): one that is not public, and that no private
@@ -91,21 +85,31 @@ func (r Rule) note(host string, port uint16) string {
 // too. It does not repeat [Network.Decide]. The reason never contains the addresses, since the agent reads it: the
 // first one that was refused is bad (D.6).
 func (n Network) DecideResolved(host string, port uint16, addrs []netip.Addr) (v Verdict, bad netip.Addr) {
+	return n.decideResolved(target{host: host, port: port}, addrs)
+}
+
+// DecideRequestResolved is [Network.DecideResolved] for a request of plain http, which a deny rule about requests to
+// an address may name.
+func (n Network) DecideRequestResolved(r Request, addrs []netip.Addr) (v Verdict, bad netip.Addr) {
+	return n.decideResolved(r.target(), addrs)
+}
+
+func (n Network) decideResolved(t target, addrs []netip.Addr) (v Verdict, bad netip.Addr) {
 	if len(addrs) == 0 {
-		return refuseNet("D.2", host+" has no address", ""), netip.Addr{}
+		return refuseNet("D.2", t.host+" has no address", ""), netip.Addr{}
 	}
 	for _, a := range addrs {
-		if v := n.decideAddr(host, port, a, len(addrs)); v.Action == Refuse {
+		if v := n.decideAddr(t, a, len(addrs)); v.Action == Refuse {
 			return v, a
 		}
 	}
 	return Verdict{}, netip.Addr{}
 }
 
-func (n Network) decideAddr(host string, port uint16, a netip.Addr, of int) Verdict {
-	private := false
+func (n Network) decideAddr(t target, a netip.Addr, of int) Verdict {
+	host, port, private := t.host, t.port, false
 	for _, r := range n.Rules {
-		if !r.namesAddr(a) || !r.namesPort(port) {
+		if !r.namesAddr(a) || !r.namesWhat(t) {
 			continue
 		}
 		switch r.Kind {
@@ -131,9 +135,18 @@ func (n Network) decideAddr(host string, port uint16, a netip.Addr, of int) Verd
 	return refuseNet("D.2", reason, n.hint("--private", "ADDRESS:"+strconv.Itoa(int(port)))+", with the address from the audit log")
 }
 
-func (n Network) refuseDenied(host string, r Rule) Verdict {
-	reason := fmt.Sprintf("%s is denied for agent %q by the rule deny %s (%s)", host, n.Agent, r, r.By)
-	return refuseNet("D.4", reason, "")
+func (n Network) refuseDenied(t target, r Rule) Verdict {
+	what, why := t.host, ""
+	if r.aboutRequests() {
+		what = t.what()
+		switch {
+		case !t.request:
+			why = ", since it would hide the requests that the rule is about"
+		case t.odd:
+			why = ", since the path is not in its plain form"
+		}
+	}
+	return refuseNet("D.4", fmt.Sprintf("%s is denied for agent %q by the rule deny %s (%s)%s", what, n.Agent, r, r.By, why), "")
 }
 
 func (n Network) refusePrivate(host string, class Class, port uint16) Verdict {
@@ -141,20 +154,52 @@ func (n Network) refusePrivate(host string, class Class, port uint16) Verdict {
 	return refuseNet("D.4", reason, n.hint("--private", joinHostPort(host, port)))
 }
 
-// refuseUnnamed tells a host that nobody named from a port that nobody named (D.3).
-func (n Network) refuseUnnamed(host string, port uint16) Verdict {
-	want := Wanted(host, port)
-	var ports []string
+// refuseUnnamed tells a host that nobody named from a port (D.3) and a request that nobody named.
+func (n Network) refuseUnnamed(t target) Verdict {
+	host, port := t.host, t.port
+	var ports, requests []string
 	for _, r := range n.Rules {
-		if r.Kind == KindAllow && r.namesHost(host) && !slices.Contains(ports, r.ports()) {
-			ports = append(ports, r.ports())
+		if r.Kind != KindAllow || !r.namesHost(host) {
+			continue
+		}
+		if r.aboutRequests() {
+			requests = appendNew(requests, r.String())
+		} else {
+			ports = appendNew(ports, r.ports())
 		}
 	}
-	if len(ports) == 0 {
-		return refuseNet("D.4", fmt.Sprintf("%s is not allowed for agent %q", host, n.Agent), n.hint("--allow", want))
+	switch {
+	case len(requests) > 0:
+		return n.refuseUnnamedRequest(t, append(ports, requests...))
+	case len(ports) > 0:
+		reason := fmt.Sprintf("port %d of %s is not allowed for agent %q, only %s", port, host, n.Agent, strings.Join(ports, " and "))
+		return refuseNet("D.3", reason, n.hint("--allow", joinHostPort(host, port)))
 	}
-	reason := fmt.Sprintf("port %d of %s is not allowed for agent %q, only %s", port, host, n.Agent, strings.Join(ports, " and "))
-	return refuseNet("D.3", reason, n.hint("--allow", joinHostPort(host, port)))
+	return refuseNet("D.4", fmt.Sprintf("%s is not allowed for agent %q", host, n.Agent), n.hint("--allow", Wanted(host, port)))
+}
+
+// refuseUnnamedRequest says what of a host is allowed, where it is requests.
+func (n Network) refuseUnnamedRequest(t target, allowed []string) Verdict {
+	const shown = 4
+	if more := len(allowed) - shown; more > 0 {
+		allowed = append(allowed[:shown:shown], fmt.Sprintf("%d more", more))
+	}
+	reason := fmt.Sprintf("%s is not allowed for agent %q, only %s", t.what(), n.Agent, strings.Join(allowed, " and "))
+	want := Rule{Kind: KindAllow, Host: t.host, Port: t.port, Methods: t.method, Path: t.path}
+	switch _, err := ParseRule(KindAllow, want.String(), "hint"); {
+	case t.request && t.odd:
+		return refuseNet("D.4", reason+"; its path is not in its plain form, so that no rule about paths can name it", "")
+	case !t.request || err != nil:
+		return refuseNet("D.4", reason, n.hint("--allow", joinHostPort(t.host, t.port)))
+	}
+	return refuseNet("D.4", reason, n.hint("--allow", "'"+want.String()+"'"))
+}
+
+func appendNew(list []string, s string) []string {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
 }
 
 // hint is the one wording of what a person does about a refusal.

@@ -62,7 +62,7 @@ var (
 )
 
 // specialPurpose is a table of facts: IANA's IPv4 and IPv6 special-purpose address registries, the multicast
-// ranges, the deprecated forms that older registries held, and one address that a cloud answers on.
+// ranges, the deprecated forms that older registries held, and the addresses on which clouds answer for the machine.
 // testdata/network_special.txt holds it against the registries.
 var specialPurpose = []Class{
 	// IPv4.
@@ -71,7 +71,7 @@ var specialPurpose = []Class{
 	named("10.0.0.0/8", "a private address", "RFC 1918"),
 	named("100.64.0.0/10", "an address shared behind a provider's NAT", "RFC 6598"),
 	named("127.0.0.0/8", "a loopback address", "RFC 1122"),
-	named("169.254.0.0/16", "a link-local address", "RFC 3927"),
+	never("169.254.0.0/16", "a link-local address", "RFC 3927"), // clouds hand out credentials there, on several addresses
 	named("172.16.0.0/12", "a private address", "RFC 1918"),
 	never("192.0.0.0/24", "an address for protocols", "RFC 6890"),
 	never("192.0.0.0/29", "an address of a transition technique", "RFC 7335"),
@@ -93,8 +93,11 @@ var specialPurpose = []Class{
 	never("224.0.0.0/4", "a multicast address", "RFC 5771"),
 	named("240.0.0.0/4", "a reserved address", "RFC 1112"),
 	never("255.255.255.255/32", "the broadcast address", "RFC 919"),
-	// Public by number, yet answered by the machine beneath a virtual one.
+	// What clouds answer on for the machine itself, with its credentials; not all of it is link-local.
+	never("100.100.100.200/32", "a cloud's metadata address", "Alibaba Cloud"),
 	never("168.63.129.16/32", "a cloud's own service address", "Azure"),
+	never("169.254.169.254/32", "a cloud's metadata address", "AWS, Azure, Google Cloud and others"),
+	never("169.254.170.2/32", "a cloud's metadata address", "Amazon ECS"),
 
 	// IPv6.
 	never("::/128", "the unspecified address", "RFC 4291"),
@@ -124,6 +127,12 @@ var specialPurpose = []Class{
 	named("3fff::/20", "an address for documentation", "RFC 9637"),
 	never("5f00::/16", "a segment routing identifier", "RFC 9602"),
 	named("fc00::/7", "a unique local address", "RFC 4193"),
+	never("fd00:42::42/128", "a cloud's metadata address", "Scaleway"),
+	never("fd00:100::100:200/128", "a cloud's metadata address", "Alibaba Cloud"),
+	never("fd00:a9fe:a9fe::1/128", "a cloud's metadata address", "Akamai Cloud"),
+	never("fd00:c1::a9fe:a9fe/128", "a cloud's metadata address", "Oracle Cloud"),
+	never("fd00:ec2::/32", "a cloud's metadata address", "AWS"), // ::254 for instances, ::23 for pods, ::253 for names
+	never("fd20:ce::254/128", "a cloud's metadata address", "Google Cloud"),
 	never("fe80::/10", "a link-local address", "RFC 4291"),
 	named("fec0::/10", "a site-local address", "RFC 3879"),
 	never("ff00::/8", "a multicast address", "RFC 4291"),

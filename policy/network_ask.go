@@ -9,8 +9,8 @@ const (
 // unnamed is the verdict on a public destination that no rule decides: the refusal, or with UnknownAsk the same
 // words as a question. What a rule denies, what is not public and what is no host never comes here, so none of it is
 // ever asked about.
-func (n Network) unnamed(host string, port uint16) Verdict {
-	v := n.refuseUnnamed(host, port)
+func (n Network) unnamed(t target) Verdict {
+	v := n.refuseUnnamed(t)
 	if n.Unknown == UnknownAsk {
 		v.Action = Ask
 	}

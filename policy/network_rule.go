@@ -24,15 +24,29 @@ type Rule struct {
 	Suffix bool         // the rule is "*.Host": every name below Host, not Host itself
 	Prefix netip.Prefix // addresses, masked and unmapped; invalid in a rule about names
 	Port   uint16       // 0 if none is named: 80 and 443 for allow, every port for deny
+
+	// In a rule about requests, of plain http or to an upstream; all empty in one about hosts whole.
+	Methods  string // "GET,HEAD", sorted; "" for every method
+	Path     string // plain ([PlainPath]); "" in a rule about hosts
+	Rest     bool   // Path is the beginning of the paths meant
+	Upstream string // the name of an upstream, in a rule about one; it has no host then
 }
 
 // ParseRule reads one rule. Allow takes "host", "host:port", "*.suffix", "*.suffix:port" and a public address in the
 // same forms ("[v6]:port"); deny takes these, any address, and "prefix" or "prefix:port"; private takes
-// "address:port" and "prefix:port", "[v6]:port" and "[v6prefix]:port". by says who asked for the rule. An error says
-// what is wrong and what to write instead.
+// "address:port" and "prefix:port", "[v6]:port" and "[v6prefix]:port".
+//
+// Allow and deny take rules about requests of plain http besides: "GET,HEAD http://HOST/PATH", where the methods may be
+// left out, HOST is any of the forms above but a prefix (port 80 if none is named), and PATH is plain and may end with
+// "*". Deny takes "METHODS upstream/NAME/PATH" of the same kind.
+//
+// by says who asked for the rule. An error says what is wrong and what to write instead.
 func ParseRule(kind, text, by string) (Rule, error) {
 	r := Rule{Kind: kind, By: by}
 	err := r.parse(text)
+	if err == nil && (len(text) > maxRuleText || len(r.String()) > maxRuleText) {
+		err = fmt.Errorf("it is longer than %d bytes", maxRuleText)
+	}
 	if err != nil {
 		return Rule{}, fmt.Errorf("network rule %s %s of %s: %w", kind, quoteHost(text), by, err)
 	}
@@ -45,8 +59,26 @@ func (r *Rule) parse(text string) error {
 		return errors.New("the kind is not allow, deny or private")
 	case text == "":
 		return errors.New("it is empty")
+	}
+	if methods, rest, ok := strings.Cut(text, " "); ok {
+		var err error
+		if r.Methods, err = parseMethods(methods); err != nil {
+			return err
+		}
+		return r.parseRequest(rest)
+	}
+	if strings.HasPrefix(text, httpForm) || strings.HasPrefix(text, upstreamForm) {
+		return r.parseRequest(text)
+	}
+	return r.parseHost(text)
+}
+
+// parseHost reads a rule about hosts, or the host of one about requests.
+func (r *Rule) parseHost(text string) error {
+	switch {
 	case strings.Contains(text, "://"):
-		return errors.New("a rule names a host, not a URL: leave out the scheme and the path")
+		return errors.New("only http:// can begin a rule, since what goes through TLS is not seen: " +
+			"name the host, without the scheme and the path")
 	case text == "*" || strings.HasPrefix(text, "*:"):
 		return errors.New(`"*" alone would name every host; name the hosts, or a suffix such as *.example.org`)
 	}
@@ -86,6 +118,9 @@ func (r *Rule) parseName(text string, suffix bool) error {
 	if r.Kind == KindPrivate {
 		return errors.New("a private rule names addresses, such as 10.0.0.5:8080 or 10.0.0.0/8:5432; " +
 			"name the host in an allow rule besides")
+	}
+	if suffix && r.Kind == KindAllow && openSuffix(host) {
+		return fmt.Errorf("it would allow every site under %s, where anyone can register a name: name the hosts, or a longer suffix", host)
 	}
 	r.Host, r.Suffix, r.Port = host, suffix, port
 	return nil
@@ -186,22 +221,40 @@ func parsePrefix(s string) (p netip.Prefix, ok bool, err error) {
 
 // String gives the rule's text, which [ParseRule] reads back with the same Kind and By.
 func (r Rule) String() string {
+	if !r.aboutRequests() {
+		return r.destination(r.Port)
+	}
+	text := httpForm + r.destination(webPort(r.Port))
+	if r.Upstream != "" {
+		text = upstreamForm + r.Upstream
+	}
+	if r.Methods != "" {
+		text = r.Methods + " " + text
+	}
+	return text + printPattern(r.Path, r.Rest)
+}
+
+// destination writes the host, suffix, address or prefix with a port; 0 is left out.
+func (r Rule) destination(port uint16) string {
 	if !r.Prefix.IsValid() {
 		host := r.Host
 		if r.Suffix {
 			host = "*." + host
 		}
-		return joinHostPort(host, r.Port)
+		return joinHostPort(host, port)
 	}
 	text := r.Prefix.String()
 	if r.Prefix.IsSingleIP() {
 		text = r.Prefix.Addr().String()
 	}
-	return joinHostPort(text, r.Port)
+	return joinHostPort(text, port)
 }
 
 // namesHost says whether the rule speaks of a canonical host, whatever the port.
 func (r Rule) namesHost(host string) bool {
+	if r.Upstream != "" {
+		return false
+	}
 	if r.Prefix.IsValid() {
 		addr, err := netip.ParseAddr(host)
 		return err == nil && r.namesAddr(addr)

@@ -225,8 +225,12 @@ func (b *builder) network() error {
 				continue
 			}
 			seen[rule] = true
-			if err = checkRule(rule); err == nil {
+			var notice string
+			if notice, err = checkRule(rule); err == nil {
 				b.plan.Network.Rules = append(b.plan.Network.Rules, rule)
+			}
+			if notice != "" {
+				b.notice("%s", notice)
 			}
 		}
 	}
@@ -295,9 +299,14 @@ func (b *builder) upstreams() error {
 }
 
 func (b *builder) serve(u harness.Upstream, auth harness.Auth, secret string) error {
+	changed := b.in.Agent.Upstreams[u.Name]
 	url := u.URL
-	if changed, ok := b.in.Agent.Upstreams[u.Name]; ok {
+	if changed.URL != "" {
 		url = changed.URL
+	}
+	methods, paths, err := narrowed(u, changed)
+	if err != nil {
+		return err
 	}
 	for _, name := range sortedKeys(u.Env) {
 		if _, ok := b.in.Agent.Env[name]; ok {
@@ -305,7 +314,7 @@ func (b *builder) serve(u harness.Upstream, auth harness.Auth, secret string) er
 		}
 	}
 	b.plan.Upstreams = append(b.plan.Upstreams, Upstream{
-		Name: u.Name, URL: url, Methods: slices.Clone(u.Methods), Paths: slices.Clone(u.Paths),
+		Name: u.Name, URL: url, Methods: methods, Paths: paths,
 		Header: auth.Header, Prefix: auth.Prefix, Extra: maps.Clone(auth.Extra), Secret: secret, Env: maps.Clone(u.Env),
 	})
 	return nil

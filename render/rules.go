@@ -1,17 +1,48 @@
 package render
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/handlerd/handler/agents"
+	"github.com/handlerd/handler/harness"
 	"github.com/handlerd/handler/policy"
 )
 
-// checkRule reads a rule as the proxy will, so that a wrong one is refused before anything starts.
-func checkRule(r Rule) error {
-	_, err := policy.ParseRule(r.Kind, r.Text, r.By)
-	return err
+// checkRule reads a rule as the proxy will, so that a wrong one is refused before anything starts. A notice is for a
+// rule that is right and wide.
+func checkRule(r Rule) (notice string, err error) {
+	rule, err := policy.ParseRule(r.Kind, r.Text, r.By)
+	if err == nil && rule.Shared() {
+		notice = fmt.Sprintf("the rule allow %s (%s) lets out to whoever asked for a name under %s", rule, r.By, rule.Host)
+	}
+	return notice, err
+}
+
+// narrowed is what of an upstream is served once the agent has narrowed it (D.9). What the harness does not serve
+// cannot be given back by an agent: it would be served with the key.
+func narrowed(u harness.Upstream, by agents.Upstream) (methods, paths []string, err error) {
+	methods, paths = slices.Clone(u.Methods), slices.Clone(u.Paths)
+	for _, m := range by.Methods {
+		if !slices.Contains(u.Methods, m) {
+			return nil, nil, fmt.Errorf("upstreams.%s.methods: %s is more than the harness serves: %s", u.Name, m, strings.Join(u.Methods, ", "))
+		}
+	}
+	for _, p := range by.Paths {
+		if !slices.ContainsFunc(u.Paths, func(wide string) bool { return policy.CoversPath(wide, p) }) {
+			return nil, nil, fmt.Errorf("upstreams.%s.paths: %s is more than the harness serves: %s", u.Name, p, strings.Join(u.Paths, ", "))
+		}
+	}
+	if len(by.Methods) > 0 {
+		methods = slices.Clone(by.Methods)
+	}
+	if len(by.Paths) > 0 {
+		paths = slices.Clone(by.Paths)
+	}
+	return methods, paths, nil
 }
 
 // presetRules gives the allow rules that a preset stands for.

@@ -26,7 +26,7 @@ func (s *Server) ask(ctx context.Context, d *destination, v policy.Verdict) (pol
 	}
 	// A deny rule that came meanwhile wins over the answer (D.4); that no rule names the host is what it answers.
 	rules.Unknown = policy.UnknownAsk
-	now := rules.Decide(d.host, d.port)
+	now := d.decide(rules)
 	if now.Action == policy.Ask {
 		d.asked = true
 		now = policy.Verdict{}
@@ -77,9 +77,9 @@ func (s *Server) recheck(conn net.Conn, d destination) {
 	if d.asked {
 		rules.Unknown = policy.UnknownAsk
 	}
-	v, bad := rules.Decide(d.host, d.port), netip.Addr{}
+	v, bad := d.decide(rules), netip.Addr{}
 	if v.Action == policy.Allow || v.Action == policy.Ask && d.asked {
-		v, bad = rules.DecideResolved(d.host, d.port, d.addrs)
+		v, bad = d.decideResolved(rules, d.addrs)
 	}
 	if v.Action == policy.Allow {
 		return

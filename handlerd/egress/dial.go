@@ -61,6 +61,8 @@ type destination struct {
 	host   string // canonical
 	port   uint16
 	up     *upstream // nil for what the agent named itself
+	plain  bool      // a request of plain http, whose method and path the rules see
+	path   string    // of a plain one, as the request line has it
 
 	// What judged it, for Server.Recheck.
 	asked bool         // a person let it out, and no rule did
@@ -102,7 +104,7 @@ func (s *Server) reach(ctx context.Context, d *destination) (net.Conn, *failure)
 	d.seen = s.rechecks.Load() // before the rules are read, so that a later change is noticed
 	rules := s.opt.Rules()
 	if d.up == nil {
-		v := rules.Decide(d.host, d.port)
+		v := d.decide(rules)
 		if v.Action == policy.Ask {
 			rules, v = s.ask(ctx, d, v)
 		}
@@ -114,7 +116,7 @@ func (s *Server) reach(ctx context.Context, d *destination) (net.Conn, *failure)
 	if f != nil {
 		return nil, f
 	}
-	if v, bad := rules.DecideResolved(d.host, d.port, addrs); v.Action == policy.Refuse {
+	if v, bad := d.decideResolved(rules, addrs); v.Action == policy.Refuse {
 		return nil, refusal(v, bad)
 	}
 	d.addrs = addrs

@@ -51,13 +51,19 @@ func (s *Server) serveForward(w http.ResponseWriter, r *http.Request) {
 		err = errors.New("the URL contains user information, which is refused")
 	default:
 		d.host, d.port, err = policy.ParseAuthority(r.URL.Host, 80)
+		d.plain, d.path = true, r.URL.EscapedPath()
 	}
 	if err != nil {
 		s.fail(w, r, destination{method: r.Method}, refuseTarget(err))
 		return
 	}
-	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		r.Header.Del("Upgrade") // h2c and whatever else would leave HTTP/1.1
+	if f := overridden(d, s.opt.Rules(), r.Header); f != nil {
+		s.fail(w, r, d, f)
+		return
+	}
+	// A WebSocket begins as a GET (RFC 6455); whatever else would leave HTTP/1.1, such as h2c, does not begin.
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Method != http.MethodGet {
+		r.Header.Del("Upgrade")
 	}
 	s.exchange(w, r, s.forward, d, d.host)
 }

@@ -47,7 +47,7 @@ func TestBypass(t *testing.T) {
 		"compat.example": "D.2", "cgnat.example": "D.2", "zero.example": "D.2", "bench.example": "D.2", "reserved.example": "D.2",
 		"site.example": "D.2", "ula.example": "D.2", "meta.example": "D.2", "mixed.example": "D.2", "aaaa.example": "D.2",
 		"azure.example": "D.2", "localhost": "D.2", "empty.example": "D.2",
-		"127.0.0.1": "D.4", "10.0.0.5": "D.4", "169.254.169.254": "D.4", "[::1]": "D.4", "[::ffff:127.0.0.1]": "D.4",
+		"127.0.0.1": "D.4", "10.0.0.5": "D.4", "169.254.169.254": "D.2", "[::1]": "D.4", "[::ffff:127.0.0.1]": "D.4",
 		"[::ffff:7f00:1]": "D.4", "[64:ff9b::a9fe:a9fe]": "D.2", "[2002:7f00:1::]": "D.2", "0.0.0.0": "D.2",
 		"0177.0.0.1": "D.2", "0x7f000001": "D.2", "2130706433": "D.2", "127.1": "D.2", "0": "D.2", "127.0.0.1.": "D.2",
 		"[allowed.example]": "D.2", "notyoutube.example": "D.4", "youtube.example.evil.test": "D.4", "suffix.example": "D.4",
@@ -185,7 +185,7 @@ func TestRedirectToPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if body := bodyOf(t, resp); resp.StatusCode != 403 || !strings.Contains(body, "link-local") {
+	if body := bodyOf(t, resp); resp.StatusCode != 403 || !strings.Contains(body, "169.254.169.254 is a cloud's metadata address") {
 		t.Errorf("%s: %s", resp.Status, body)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -130,7 +129,7 @@ func (s *Server) serveOrigin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.up, d.host, d.port = up, up.host, up.port
-	if f := up.permit(r, "/"+rest); f != nil {
+	if f := up.permit(r, s.opt.Rules()); f != nil {
 		s.fail(w, r, d, f)
 		return
 	}
@@ -158,8 +157,10 @@ func refuseUpstream(reason, hint string) *failure {
 	return refusal(policy.Verdict{Action: policy.Refuse, Rule: "D.9", Reason: reason, Hint: hint}, netip.Addr{})
 }
 
-// permit says no to whatever is not the agent asking for what the upstream serves. It changes nothing.
-func (u *upstream) permit(r *http.Request, rest string) *failure {
+// permit says no to whatever is not the agent asking for what the upstream serves and the rules do not deny. It
+// changes nothing.
+func (u *upstream) permit(r *http.Request, rules policy.Network) *failure {
+	path, literal := strings.CutPrefix(r.URL.EscapedPath(), upstreamRoot+u.Name)
 	switch {
 	case r.Host != insideHost && r.Host != insideName:
 		return refuseUpstream("an upstream is reached as http://"+insideHost+upstreamRoot+u.Name+"/", "")
@@ -168,10 +169,12 @@ func (u *upstream) permit(r *http.Request, rest string) *failure {
 	case !u.knowsKey(r.Header):
 		return refuseUpstream("the request to upstream "+u.Name+" does not bring this run's placeholder key",
 			"use the key that the sandbox was given")
-	case !cleanPath(r.URL, rest):
+	case !literal:
 		return refuseUpstream("the path of the request is not in its plain form", "")
-	case !slices.Contains(u.Methods, r.Method) || !u.serves(rest):
-		return refuseUpstream(fmt.Sprintf("upstream %s does not serve %s %s", u.Name, r.Method, bounded(rest)), "")
+	}
+	served := policy.Served{Name: u.Name, Methods: u.Methods, Paths: u.Paths}
+	if v := rules.DecideUpstream(served, r.Method, path); v.Action == policy.Refuse {
+		return refusal(v, netip.Addr{})
 	}
 	return nil
 }
@@ -208,32 +211,6 @@ func (u *upstream) knowsKey(h http.Header) bool {
 	return found == 1
 }
 
-// cleanPath says whether everyone reads the path the same way: no dots or slashes in another form, no encoding of
-// what has a meaning in a path.
-func cleanPath(target *url.URL, rest string) bool {
-	raw := strings.ToLower(target.EscapedPath())
-	for _, encoded := range []string{"%2f", "%5c", "%2e", "%25", "%3f", "%23", "%3b"} {
-		if strings.Contains(raw, encoded) {
-			return false
-		}
-	}
-	for i := range len(rest) {
-		if c := rest[i]; c < ' ' || c == 0x7f || c == '\\' {
-			return false
-		}
-	}
-	return path.Clean(rest) == rest || path.Clean(rest)+"/" == rest
-}
-
-func (u *upstream) serves(rest string) bool {
-	return slices.ContainsFunc(u.Paths, func(p string) bool {
-		if prefix, ok := strings.CutSuffix(p, "*"); ok {
-			return strings.HasPrefix(rest, prefix)
-		}
-		return rest == p
-	})
-}
-
 func bounded(s string) string {
 	const limit = 120
 	return fmt.Sprintf("%q", s[:min(len(s), limit)])
@@ -245,6 +222,9 @@ func (u *upstream) prepare(h http.Header, secret string) {
 		h.Del(name)
 	}
 	for _, name := range []string{"Cookie", "Upgrade", "Sec-Fetch-Mode", "Referer"} {
+		h.Del(name)
+	}
+	for _, name := range overrideHeaders { // the key is for the method and the path that were judged
 		h.Del(name)
 	}
 	// What Connection names is dropped on the way out, and nobody may have the key dropped.
