@@ -50,6 +50,9 @@ type Config struct {
 	// Reach judges the destination of an http or sse server (P3), as Network.Decide does. Nil refuses every one.
 	Reach func(host string, port uint16) Verdict
 
+	// Answers answer the agent's questions by rule (P5). Nil leaves every one to the client.
+	Answers *Answers
+
 	HostFS        bool // P2 and P4: fs/* is the client's
 	HostTerminal  bool // P4: terminal/* and terminal logins are the client's
 	DenyClientMCP bool // P6

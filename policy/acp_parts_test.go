@@ -89,7 +89,7 @@ func TestNothingGiven(t *testing.T) {
 	var c policy.Config
 	for name, r := range map[string]policy.Ruling{
 		"a folder":  c.SetUpSession("session/new", []byte(`{"cwd":"/","mcpServers":[]}`), policy.Caps{}),
-		"a file":    (&policy.Config{HostFS: true}).AgentCall("fs/read_text_file", []byte(`{"path":"/a"}`), policy.Caps{}),
+		"a file":    (&policy.Config{HostFS: true}).AgentCall("fs/read_text_file", []byte(`{"path":"/a"}`), policy.Caps{}, nil),
 		"a server":  (&policy.Config{Scopes: fixture().Scopes, Resolve: fixture().Resolve}).SetUpSession("session/new", []byte(`{"cwd":"/src/shop","mcpServers":[{"type":"http","name":"a","url":"https://mcp.example.org/","headers":[]}]}`), policy.Caps{HTTP: true}),
 		"no params": c.SetUpSession("session/new", nil, policy.Caps{}),
 	} {
@@ -112,7 +112,7 @@ func TestSecretsStayOut(t *testing.T) {
 			t.Errorf("%s: %v", in, r.Notes)
 		}
 	}
-	r := fixture().AgentCall("elicitation/create", []byte(`{"mode":"url","url":"http://x.example.org/?canary"}`), policy.Caps{})
+	r := fixture().AgentCall("elicitation/create", []byte(`{"mode":"url","url":"http://x.example.org/?canary"}`), policy.Caps{}, nil)
 	if r.Action != policy.Refuse || strings.Contains(fmt.Sprint(r.Notes), "canary") {
 		t.Error(r.Notes)
 	}

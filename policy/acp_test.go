@@ -64,7 +64,7 @@ func judge(t *testing.T, in string) (policy.Ruling, []byte) {
 	t.Helper()
 	head, body, _ := strings.Cut(in, "\n")
 	words := strings.Fields(head)
-	c, caps := fixture(), policy.Caps{}
+	c, caps, calls := fixture(), policy.Caps{}, new(policy.ToolCalls)
 	for _, option := range words[2:] {
 		switch option {
 		case "host_fs":
@@ -87,6 +87,11 @@ func judge(t *testing.T, in string) (policy.Ruling, []byte) {
 			t.Fatalf("unknown option %q", option)
 		}
 	}
+	for strings.HasPrefix(body, "update ") { // what the agent said of its tool calls before
+		update, rest, _ := strings.Cut(body, "\n")
+		calls.Update([]byte(strings.TrimPrefix(update, "update ")))
+		body = rest
+	}
 	b := []byte(strings.TrimSuffix(body, "\n"))
 	switch who, method := words[0], words[1]; {
 	case who == "client" && method == "initialize":
@@ -96,7 +101,9 @@ func judge(t *testing.T, in string) (policy.Ruling, []byte) {
 	case who == "client":
 		return c.ClientCall(method), b
 	case who == "agent":
-		return c.AgentCall(method, b, caps), b
+		return c.AgentCall(method, b, caps, calls), b
+	case who == "agent-notice" && method == "session/update":
+		return calls.Update(b), b
 	case who == "agent-notice":
 		return c.AgentNotice(method, caps), b
 	case who == "answer" && method == "initialize":

@@ -231,13 +231,14 @@ func terminalAuth(b []byte, s rawjson.Span, what string) (id string, terminal bo
 }
 
 // AgentCall judges a request of the agent to the client (P4): what may pass is an allow-list. fs/* and terminal/* pass
-// where the agent's settings say so, fs/* under P2; permission requests and elicitations under P5.
-func (c *Config) AgentCall(method string, b []byte, caps Caps) Ruling {
+// where the agent's settings say so, fs/* under P2; permission requests and elicitations under P5, joined with what
+// calls knows of their tool calls (nil: nothing).
+func (c *Config) AgentCall(method string, b []byte, caps Caps, calls *ToolCalls) Ruling {
 	switch {
-	case method == "session/request_permission":
-		return checkPermission(b)
-	case method == "elicitation/create":
-		return checkElicitation(b)
+	case method == MethodPermission:
+		return checkPermission(b, calls)
+	case method == MethodElicitation:
+		return checkElicitation(b, calls)
 	case method == "fs/read_text_file", method == "fs/write_text_file":
 		r, err := c.hostFS(method, b)
 		return ruled(r, err)
@@ -265,6 +266,9 @@ func (c *Config) AgentNotice(method string, caps Caps) Ruling {
 		if caps.ACP {
 			return Ruling{}
 		}
+	}
+	if strings.HasPrefix(method, handlerMethods) {
+		return ruled(Ruling{}, notFound("the agent's notification "+quote(method)+" would speak for Handler", ""))
 	}
 	if strings.HasPrefix(method, "_") {
 		return Ruling{}

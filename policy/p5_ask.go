@@ -130,100 +130,11 @@ func (t ToolCall) Reads() bool {
 	return t.Kind == "read" || t.Kind == "search" || t.Kind == "think"
 }
 
-// maxToolCalls bounds what ToolCalls remembers; the oldest goes first.
-const maxToolCalls = 512
-
-// maxRawInput bounds what is kept of one tool call's input.
-const maxRawInput = 64 << 10
-
-// ToolCalls remembers the tool calls that session/update spoke of, so that a permission request which names only an
-// id can be shown with what it is about (P5). The zero value is ready; it is not safe for concurrent use.
-type ToolCalls struct {
-	known map[[2]string]ToolCall // by session and id
-	order [][2]string
-}
-
-// Update takes the params of a session/update; what is no tool call, or cannot be read, is passed over.
-func (t *ToolCalls) Update(b []byte) {
-	whole, err := rawjson.Whole(b)
-	if err != nil {
-		return
-	}
-	o, err := object(b, whole, "params", "sessionId", "update")
-	if err != nil {
-		return
-	}
-	update, err := object(b, o.Get("update"), "update", "sessionUpdate")
-	if err != nil {
-		return
-	}
-	switch kind, _, _ := text(b, update.Get("sessionUpdate"), ""); kind {
-	case "tool_call", "tool_call_update":
-	default:
-		return
-	}
-	session, _, err := text(b, o.Get("sessionId"), "")
-	if err != nil {
-		return
-	}
-	call, err := readToolCall(b, update.Span, "update")
-	if err != nil || call.ID == "" {
-		return
-	}
-	if len(call.RawInput) > maxRawInput {
-		call.RawInput = ""
-	}
-	t.put([2]string{session, call.ID}, call)
-}
-
-func (t *ToolCalls) put(key [2]string, call ToolCall) {
-	if t.known == nil {
-		t.known = make(map[[2]string]ToolCall)
-	}
-	old, ok := t.known[key]
-	if !ok {
-		if len(t.order) == maxToolCalls {
-			delete(t.known, t.order[0])
-			t.order = t.order[1:]
-		}
-		t.order = append(t.order, key)
-	}
-	t.known[key] = call.over(old)
-}
-
-// over gives t with what it does not say taken from old.
-func (t ToolCall) over(old ToolCall) ToolCall {
-	for _, f := range []struct{ to, from *string }{{&t.Title, &old.Title}, {&t.Name, &old.Name}, {&t.Kind, &old.Kind}, {&t.RawInput, &old.RawInput}} {
-		if *f.to == "" {
-			*f.to = *f.from
-		}
-	}
-	return t
-}
-
-// Join completes a permission request with what its tool call said before. A kind that the two give differently is
-// none: then the call is not a read.
-func (t *ToolCalls) Join(p Permission) Permission {
-	old := t.known[[2]string{p.SessionID, p.ToolCall.ID}]
-	clash := p.ToolCall.Kind != "" && old.Kind != "" && p.ToolCall.Kind != old.Kind
-	p.ToolCall = p.ToolCall.over(old)
-	if clash {
-		p.ToolCall.Kind = ""
-	}
-	return p
-}
-
-// checkPermission is P5 for session/request_permission: it reaches the client as it is, unless two readers could read
-// it as two questions.
-func checkPermission(b []byte) Ruling {
-	_, err := ParsePermission(b)
-	return ruled(Ruling{}, err)
-}
-
 // checkElicitation is P5 for elicitation/create: a link is https, and in full what is shown.
-func checkElicitation(b []byte) Ruling {
+func checkElicitation(b []byte, calls *ToolCalls) Ruling {
+	var r Ruling
 	err := func() error {
-		o, err := params(b, "elicitation/create", "mode", "message", "url", "elicitationId", "requestedSchema", "sessionId", "requestId", "toolCallId")
+		o, err := params(b, "elicitation/create", "mode", "message", "url", "elicitationId", "requestedSchema", "sessionId", "requestId", "toolCallId", "_meta")
 		if err != nil {
 			return err
 		}
@@ -240,11 +151,14 @@ func checkElicitation(b []byte) Ruling {
 		case mode == "form" && there:
 			return refuse("P5", "an elicitation of the mode form that brings a url", "")
 		case mode == "url":
-			return checkLink(link)
+			err = checkLink(link)
 		}
-		return nil
+		if err != nil {
+			return err
+		}
+		return calls.joinElicitation(b, o, &r)
 	}()
-	return ruled(Ruling{}, err)
+	return ruled(r, err)
 }
 
 func checkLink(link string) error {

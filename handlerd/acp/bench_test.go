@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math"
 	"net"
 	"path/filepath"
 	"slices"
@@ -51,7 +52,7 @@ func ends(tb testing.TB, join func(client, agent *net.UnixConn) (stop func())) (
 }
 
 func byRelay(c, a *net.UnixConn) func() {
-	r := acp.NewRelay(acp.Options{Client: c, Agent: a, Rules: acp.NewRules(&policy.Config{}, 0)})
+	r := acp.NewRelay(acp.Options{Client: c, Agent: a, Rules: acp.NewRules(&policy.Config{}, 0), Rate: math.MaxInt32})
 	done := make(chan struct{})
 	go func() { defer close(done); r.Run(context.Background()) }()
 	return func() { <-done }

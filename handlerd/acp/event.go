@@ -36,6 +36,9 @@ const (
 	ToolCalled
 	// Judged: a rule said something other than a plain allow. Verdict, From and Method are set.
 	Judged
+	// Answered: a question of the agent's was answered, by a rule, by the client, or in its place. Verdict says how and by
+	// whom; Session and Method are set.
+	Answered
 	// LineDropped: a line was no message and went nowhere; Text says why and how it began, as far as it is
 	// printable. From is set. Agents print banners on standard output.
 	LineDropped

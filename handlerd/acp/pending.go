@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -16,6 +17,11 @@ type call struct {
 	method  string
 	session string // params.sessionId, where there is one
 	number  uint64 // calls are answered in their order when a side ends
+
+	question *question // of a question that went to the client
+	// answered tells that Handler has answered it in the other side's place. It stays, so that its id is not given to
+	// another request before the other side's own answer has come: that would be taken for the other one's.
+	answered bool
 }
 
 // why a request was not taken in.
@@ -73,6 +79,39 @@ func (p *pending) take(key string) (call, bool) {
 	return c, ok
 }
 
+// remember adds what a request asks.
+func (p *pending) remember(key string, q *question) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c, ok := p.calls[key]; ok {
+		c.question = q
+		p.calls[key] = c
+	}
+}
+
+// count gives the number that the next request will have.
+func (p *pending) count() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.next
+}
+
+// answerQuestions gives a session's questions with a number below before, in order, which count as answered then.
+func (p *pending) answerQuestions(session string, before uint64) []call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var calls []call
+	for key, c := range p.calls {
+		if isQuestion(c.method) && c.session == session && c.number < before && !c.answered {
+			calls = append(calls, c)
+			c.answered = true
+			p.calls[key] = c
+		}
+	}
+	sortCalls(calls)
+	return calls
+}
+
 // has tells whether a request is pending.
 func (p *pending) has(key string) bool {
 	p.mu.Lock()
@@ -88,16 +127,17 @@ func (p *pending) seal() []call {
 	p.closed = true
 	calls := make([]call, 0, len(p.calls))
 	for _, c := range p.calls {
-		calls = append(calls, c)
+		if !c.answered {
+			calls = append(calls, c)
+		}
 	}
 	clear(p.calls)
-	slices.SortFunc(calls, func(a, b call) int {
-		if a.number < b.number {
-			return -1
-		}
-		return 1
-	})
+	sortCalls(calls)
 	return calls
+}
+
+func sortCalls(calls []call) {
+	slices.SortFunc(calls, func(a, b call) int { return cmp.Compare(a.number, b.number) })
 }
 
 // newCall makes the call of a request line.

@@ -56,6 +56,10 @@ func (r *Relay) readError(from Side, line Line, err error) error {
 // carry does with one line what the rules say. It tells whether buf went along with it.
 func (r *Relay) carry(ctx context.Context, from Side, line Line, buf *buffer) bool {
 	e, err := Scan(line.Bytes)
+	m := Message{Envelope: e, Line: line.Bytes}
+	if r.paced(ctx, from, m) {
+		return false
+	}
 	if bound, over := r.overBound(from, line); over {
 		r.oversized(ctx, from, line, e, bound)
 		return false
@@ -64,7 +68,6 @@ func (r *Relay) carry(ctx context.Context, from Side, line Line, buf *buffer) bo
 		r.malformed(ctx, from, line.Bytes, e, err)
 		return false
 	}
-	m := Message{Envelope: e, Line: line.Bytes}
 	switch e.Kind {
 	case Request:
 		return r.request(ctx, from, m, buf)
@@ -89,6 +92,15 @@ func (r *Relay) request(ctx context.Context, from Side, m Message, buf *buffer) 
 		return false
 	}
 	c := newCall(m.Line, m.Envelope)
+	prompts := m.Method == "session/prompt" && from == Client
+	if prompts {
+		if v, over := r.tooManyPrompts(c.session); over {
+			r.refuse(ctx, from, m, CodeInvalidRequest, v)
+			return false
+		}
+	}
+	asks := from == Agent && isQuestion(m.Method)
+	m.InTurn = asks && r.inTurn(c.session)
 	switch r.sides[from].pending.add(m.Key, c) {
 	case duplicate:
 		r.refuse(ctx, from, m, CodeInvalidRequest, verdict("P9", "a request with this id is not answered yet", "give each request an id of its own"))
@@ -106,7 +118,10 @@ func (r *Relay) request(ctx context.Context, from Side, m Message, buf *buffer) 
 		r.answerDecided(ctx, from, m, d)
 		return false
 	}
-	if m.Method == "session/prompt" && from == Client {
+	if asks && !r.ask(ctx, m, d, c) {
+		return false
+	}
+	if prompts {
 		r.turnStarted(c.session)
 	}
 	return r.forward(ctx, from.other(), m, d, buf)
@@ -128,6 +143,12 @@ func (r *Relay) answerEnded(ctx context.Context, from Side, c call) {
 // answerDecided answers a request as the rules decided.
 func (r *Relay) answerDecided(ctx context.Context, from Side, m Message, d Decision) {
 	id := slices.Clone(m.ID.Of(m.Line))
+	if d.Tell != nil {
+		r.answer(ctx, from.other(), d.Tell)
+	}
+	if a := d.Answered; a != nil {
+		r.answeredQuestion(stringAt(m.Line, m.Params, "sessionId"), m.Method, a.Verdict)
+	}
 	if d.Result != nil && d.Action == Answer {
 		r.answer(ctx, from, resultLine(id, d.Result))
 		return
@@ -148,6 +169,9 @@ func (r *Relay) notification(ctx context.Context, from Side, m Message, buf *buf
 	}
 	if from == Agent && m.Method == "session/update" {
 		r.sawUpdate(m)
+	}
+	if from == Client && m.Method == "session/cancel" {
+		r.turnCancelled(ctx, stringAt(m.Line, m.Params, "sessionId"))
 	}
 	return r.forward(ctx, from.other(), m, d, buf)
 }
@@ -177,7 +201,13 @@ func (r *Relay) sawUpdate(m Message) {
 }
 
 func (r *Relay) response(ctx context.Context, from Side, m Message, buf *buffer) bool {
+	if r.ownAnswer(from, m) {
+		return false
+	}
 	c, ok := r.sides[from.other()].pending.take(m.Key)
+	if c.answered {
+		return false // too late; Handler has answered in its place
+	}
 	if !ok {
 		if m.Key == "null" && m.Error.Present() {
 			return r.forward(ctx, from.other(), m, r.judge(from, m), buf) // about a line that it could not read
@@ -188,6 +218,9 @@ func (r *Relay) response(ctx context.Context, from Side, m Message, buf *buffer)
 	m.For, m.ForSession = c.method, c.session
 	d := r.judge(from, m)
 	r.answered(from, m)
+	if c.question != nil {
+		r.clientAnswered(c, m)
+	}
 	switch d.Action {
 	case Forward:
 		return r.forward(ctx, from.other(), m, d, buf)
@@ -308,7 +341,7 @@ func (r *Relay) unreadable(ctx context.Context, from Side, line []byte, e Envelo
 	case e.ID.Present() && e.HasMethod:
 		r.note(from, e.Method, v)
 		r.answer(ctx, from, errorLine(id, code, v))
-	case e.ID.Present() && r.sides[from.other()].pending.has(e.Key):
+	case e.ID.Present() && (r.sides[from.other()].pending.has(e.Key) || r.sides[from].own.has(e.Key)):
 		r.note(from, "", v)
 		r.failAnswer(ctx, from, id, v)
 	case from == Client && e.Kind == Invalid:

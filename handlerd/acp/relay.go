@@ -31,6 +31,13 @@ type Options struct {
 	MaxLine    int // bytes of one line; DefaultMaxLine if 0
 	MaxRequest int // bytes of a line that goes to the agent; DefaultMaxRequest if 0
 	MaxPending int // unanswered requests of one side; DefaultMaxPending if 0
+	MaxPrompts int // unanswered prompts of one session; DefaultMaxPrompts if 0
+	Rate       int // messages a second of one side; DefaultRate if 0
+	Burst      int // messages of one side at once; DefaultBurst if 0
+
+	// CancelGrace is how long a client may take to answer the agent's questions of a turn that it has cancelled;
+	// CancelGrace if 0.
+	CancelGrace time.Duration
 
 	// Drain is how long the other side may take to end after one has: to say what it still has to say, and to
 	// read it. Five seconds if 0.
@@ -52,8 +59,13 @@ type Relay struct {
 
 	mu    sync.Mutex
 	turns map[string]int // unanswered prompts by session; protected by mu
-	ended string         // what requests get once the agent is gone; protected by mu
-	noise int            // lines dropped so far; protected by mu
+	// cancels are the sessions whose turn the client has cancelled, true once their questions are answered for it;
+	// protected by mu.
+	cancels map[string]bool
+	ended   string // what requests get once the agent is gone; protected by mu
+	noise   int    // lines dropped so far; protected by mu
+
+	waits sync.WaitGroup // for cancelled turns; only pumps add to it
 }
 
 // A side is one end: what it says is read from conn, what it is told goes through out.
@@ -61,6 +73,8 @@ type side struct {
 	conn    io.ReadWriteCloser
 	out     *outbox
 	pending *pending // its unanswered requests
+	own     *own     // Handler's unanswered requests to it
+	pace    *pace    // the bound on what it says; its pump's alone
 }
 
 // An End says how a relay ended.
@@ -89,9 +103,21 @@ func NewRelay(o Options) *Relay {
 	if o.LastWord <= 0 {
 		o.LastWord = 2 * time.Second
 	}
-	r := &Relay{o: o, turns: make(map[string]int), told: make(chan struct{})}
+	if o.MaxPrompts <= 0 {
+		o.MaxPrompts = DefaultMaxPrompts
+	}
+	if o.Rate <= 0 {
+		o.Rate = DefaultRate
+	}
+	if o.Burst <= 0 {
+		o.Burst = DefaultBurst
+	}
+	if o.CancelGrace <= 0 {
+		o.CancelGrace = CancelGrace
+	}
+	r := &Relay{o: o, turns: make(map[string]int), cancels: make(map[string]bool), told: make(chan struct{})}
 	for s, conn := range []io.ReadWriteCloser{Client: o.Client, Agent: o.Agent} {
-		r.sides[s] = &side{conn: conn, out: newOutbox(conn), pending: newPending(o.MaxPending)}
+		r.sides[s] = &side{conn: conn, out: newOutbox(conn), pending: newPending(o.MaxPending), own: newOwn(), pace: newPace(o.Rate, o.Burst)}
 	}
 	return r
 }
@@ -123,6 +149,9 @@ func (r *Relay) Run(ctx context.Context) End {
 	stop()
 	r.o.Client.Close()
 	r.o.Agent.Close()
+	for _, s := range r.sides {
+		s.own.close()
+	}
 	for _, s := range r.sides { // an outbox that has nothing to write waits for its queue
 		select {
 		case s.out.queue <- parcel{last: true}:
@@ -130,6 +159,7 @@ func (r *Relay) Run(ctx context.Context) End {
 		}
 	}
 	running.Wait()
+	r.waits.Wait()
 	r.endTurns()
 	return end
 }
@@ -168,9 +198,10 @@ func (r *Relay) clientEnded(ctx context.Context, agentPump <-chan error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Drain)
 	defer cancel()
 	r.clientGone.Store(true)
+	r.sides[Client].own.close()
 	agent := r.sides[Agent]
 	for _, c := range agent.pending.seal() {
-		_ = agent.out.line(ctx, goneAnswer(c.id, c.method))
+		r.answerGone(ctx, c, "the client is gone")
 	}
 	for _, session := range r.liveTurns() {
 		_ = agent.out.line(ctx, cancelLine(session))
@@ -186,6 +217,7 @@ func (r *Relay) clientEnded(ctx context.Context, agentPump <-chan error) {
 
 // agentEnded tells the client what became of what it waits for.
 func (r *Relay) agentEnded(ctx, work context.Context, clientPump <-chan error) {
+	r.sides[Agent].own.close()
 	text := "the agent ended"
 	if r.o.AgentEnded != nil {
 		asking, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -249,6 +281,7 @@ func goneAnswer(id []byte, method string) []byte {
 func (r *Relay) turnStarted(session string) {
 	r.mu.Lock()
 	r.turns[session]++
+	delete(r.cancels, session) // the cancel was about those before
 	r.mu.Unlock()
 	r.o.Observe(Event{Kind: TurnStarted, Session: session})
 }
@@ -257,6 +290,7 @@ func (r *Relay) turnEnded(session string) {
 	r.mu.Lock()
 	if r.turns[session]--; r.turns[session] <= 0 {
 		delete(r.turns, session)
+		delete(r.cancels, session)
 	}
 	r.mu.Unlock()
 	r.o.Observe(Event{Kind: TurnEnded, Session: session})
@@ -288,14 +322,14 @@ func (r *Relay) endTurns() {
 }
 
 // Inject sends a notification to one side, in order with what is carried, such as a session/cancel of Handler's own.
-// Requests cannot be sent, since their answers would have nowhere to go.
+// Requests go by [Relay.Call], which has somewhere for their answers to go.
 func (r *Relay) Inject(ctx context.Context, to Side, line []byte) error {
 	e, err := Scan(line)
 	if err != nil {
 		return err
 	}
 	if e.Kind != Notification {
-		return &ScanError{CodeInvalidRequest, "only a notification can be injected"}
+		return &ScanError{CodeInvalidRequest, "only a notification can be injected; a request goes by Call"}
 	}
 	return r.sides[to].out.line(ctx, append([]byte(nil), line...))
 }

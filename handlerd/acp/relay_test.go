@@ -142,6 +142,8 @@ func (g *rig) observe(e acp.Event) {
 		text = "tool call in " + e.Session
 	case acp.Judged:
 		text = fmt.Sprintf("%s %s: %s", e.From, e.Method, e.Verdict)
+	case acp.Answered:
+		text = fmt.Sprintf("%s in %s: %s", e.Method, e.Session, e.Verdict.Reason)
 	case acp.LineDropped:
 		text = fmt.Sprintf("%s line dropped: %s", e.From, e.Text)
 	}
@@ -203,7 +205,7 @@ func TestWhole(t *testing.T) {
 	g.client.send(prompt)
 	g.agent.expect(prompt)
 	g.agent.send(tool, permission)
-	g.client.expect(tool, permission)
+	g.client.expect(tool, strings.Replace(permission, `{"toolCallId"`, `{"title":"x","toolCallId"`, 1))
 	g.client.send(`{"jsonrpc":"2.0","id":0,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}`)
 	g.agent.expect(`{"jsonrpc":"2.0","id":0,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}`)
 	g.agent.send(`{"jsonrpc":"2.0","id":5,"method":"terminal/create","params":{"command":"sh"}}`)
@@ -221,6 +223,8 @@ func TestWhole(t *testing.T) {
 		`client session/new: refused by P1: cwd "/etc" is outside of the agent's scopes — add the folder as a scope: handler agent edit web`,
 		`client session/new: MCP servers of the agent were added: "playwright"`,
 		`session/new opened s`, `turn started in s`, `tool call in s`,
+		`agent session/request_permission: the request was completed with what its tool call said before: title`,
+		`session/request_permission in s: "x" was answered an option (the client)`,
 		`agent terminal/create: refused by P4: "terminal/create" would act on the host — host_terminal = true allows it: handler agent edit web`,
 		`turn ended in s`, `closed s`)
 }
@@ -438,7 +442,9 @@ func TestClientEnds(t *testing.T) {
 	if e := g.ended(t); e.By != acp.Client || e.Err != nil {
 		t.Errorf("%+v", e)
 	}
-	g.wantEvents(t, "turn started in s", "turn ended in s")
+	g.wantEvents(t, "turn started in s",
+		"session/request_permission in s: a tool call without a name was answered cancelled (the client is gone)",
+		`elicitation/create in : the question "x" was answered cancelled (the client is gone)`, "turn ended in s")
 }
 
 // TestClientEndsAndAgentStays: an agent that does not care is cut off after its time.

@@ -1,6 +1,8 @@
 package acp
 
 import (
+	"bytes"
+	"strconv"
 	"sync"
 
 	"github.com/handlerd/handler/policy"
@@ -22,6 +24,8 @@ type Message struct {
 	For string
 	// ForSession is the sessionId of that request's params; "" for none.
 	ForSession string
+	// InTurn tells of an agent's Request that a prompt of its session is being answered.
+	InTurn bool
 }
 
 // part gives the bytes of a part; nil where it is absent.
@@ -53,21 +57,30 @@ type Decision struct {
 	Code    int
 	Refusal policy.Verdict
 	Notes   []policy.Verdict // what the audit log is told, refusals too
+	// Answered is set where the rules answered a question of the agent's (P5); Tell is then the line that tells the
+	// client of it, nil for none.
+	Answered *policy.Answered
+	Tell     []byte
 }
+
+// MaxSessions is how many sessions of one run may be open at a time (P7). It holds for every agent; B.8 may say less.
+const MaxSessions = 128
 
 // PolicyRules are the rules of contract C over the messages of one run.
 type PolicyRules struct {
 	config   *policy.Config
-	sessions int // how many sessions may be open (B.8); 0 for no bound
+	sessions int // how many sessions may be open (B.8); 0 for MaxSessions
+	calls    policy.ToolCalls
 
 	mu      sync.Mutex
 	caps    policy.Caps         // protected by mu
-	open    map[string]struct{} // sessions; protected by mu; nil without a bound
+	open    map[string]struct{} // sessions; protected by mu
 	opening int                 // requests under way that open one; protected by mu
+	tell    bool                // the client wants policy.MethodAnswered; protected by mu
 }
 
 // NewRules makes the rules of one run. sessionsPerRun bounds how many sessions are open at a time (B.8), for agents
-// that leak servers between them; 0 for no bound.
+// that leak servers between them; 0 for no bound but MaxSessions.
 func NewRules(config *policy.Config, sessionsPerRun int) *PolicyRules {
 	return &PolicyRules{config: config, sessions: sessionsPerRun, open: make(map[string]struct{})}
 }
@@ -80,6 +93,7 @@ func (p *PolicyRules) FromClient(m Message) Decision {
 	case m.Kind == Response:
 		return Decision{}
 	case m.Method == "initialize":
+		p.wants(m)
 		return decide(p.config.Initialize(m.part(m.Params)), m.Params)
 	case policy.SetsUpSession(m.Method):
 		if m.Kind != Request {
@@ -88,6 +102,17 @@ func (p *PolicyRules) FromClient(m Message) Decision {
 		return p.setUp(m)
 	}
 	return decide(p.config.ClientCall(m.Method), m.Params)
+}
+
+// wants remembers whether the client wants to be told of questions that are answered for it.
+func (p *PolicyRules) wants(m Message) {
+	at := -1
+	if m.Params.Present() {
+		at = rawjson.Lookup(m.Line, m.Params.Start, "clientCapabilities", "_meta", policy.MetaAnswered)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tell = at >= 0 && bytes.HasPrefix(m.Line[at:], []byte("true"))
 }
 
 func noRequest(method string) policy.Verdict {
@@ -100,12 +125,7 @@ func (p *PolicyRules) setUp(m Message) Decision {
 	defer p.mu.Unlock()
 	session := stringAt(m.Line, m.Params, "sessionId")
 	_, again := p.open[session] // a session/load of one that is open
-	if p.sessions > 0 && len(p.open)+p.opening >= p.sessions && (!again || m.Method == "session/fork") {
-		v := policy.Verdict{
-			Action: policy.Refuse, Rule: "B.8",
-			Reason: "this agent keeps its sessions apart only in runs of their own, and one is open",
-			Hint:   "close it, or start the agent once more",
-		}
+	if v, full := p.full(!again || m.Method == "session/fork"); full {
 		return Decision{Action: Answer, Code: CodeInvalidParams, Refusal: v, Notes: []policy.Verdict{v}}
 	}
 	d := decide(p.config.SetUpSession(m.Method, m.part(m.Params), p.caps), m.Params)
@@ -115,12 +135,40 @@ func (p *PolicyRules) setUp(m Message) Decision {
 	return d
 }
 
+// full tells why no other session can be opened. The caller holds mu.
+func (p *PolicyRules) full(another bool) (policy.Verdict, bool) {
+	n := len(p.open) + p.opening
+	switch {
+	case !another:
+	case p.sessions > 0 && n >= p.sessions:
+		return policy.Verdict{
+			Action: policy.Refuse, Rule: "B.8",
+			Reason: "this agent keeps its sessions apart only in runs of their own, and one is open",
+			Hint:   "close it, or start the agent once more",
+		}, true
+	case n >= MaxSessions:
+		return policy.Verdict{
+			Action: policy.Refuse, Rule: "P7",
+			Reason: strconv.Itoa(MaxSessions) + " sessions of this run are open, the most there can be",
+			Hint:   "close one (session/close), or start the agent once more",
+		}, true
+	}
+	return policy.Verdict{}, false
+}
+
 // FromAgent judges what goes to the client.
 func (p *PolicyRules) FromAgent(m Message) Decision {
 	switch m.Kind {
 	case Request:
-		return decide(p.config.AgentCall(m.Method, m.part(m.Params), p.known()), m.Params)
+		d := decide(p.config.AgentCall(m.Method, m.part(m.Params), p.known(), &p.calls), m.Params)
+		if d.Action == Forward {
+			p.answer(m, &d)
+		}
+		return d
 	case Notification:
+		if m.Method == "session/update" {
+			return decide(p.calls.Update(m.part(m.Params)), m.Params)
+		}
 		return decide(p.config.AgentNotice(m.Method, p.known()), m.Params)
 	}
 	failed := m.Error.Present() && !rawjson.IsNull(m.Line, m.Error)
@@ -147,22 +195,54 @@ func (p *PolicyRules) FromAgent(m Message) Decision {
 	return decide(ruling, m.Result)
 }
 
+// answer answers a question of the agent's by rule, where one does (P5).
+func (p *PolicyRules) answer(m Message, d *Decision) {
+	var a *policy.Answered
+	switch m.Method {
+	case policy.MethodPermission:
+		if ask, err := policy.ParsePermission(m.part(m.Params)); err == nil {
+			a = p.config.Answers.Permission(p.config.Agent, ask, &p.calls, m.InTurn)
+		}
+	case policy.MethodElicitation:
+		a = p.config.Answers.Elicitation(m.part(m.Params))
+	}
+	if a == nil {
+		return
+	}
+	p.mu.Lock()
+	tell := p.tell
+	p.mu.Unlock()
+	if tell {
+		d.Tell = answeredLine(m, d.Edits, a)
+	}
+	d.Action, d.Edits, d.Result, d.Answered = Answer, nil, a.Result, a
+}
+
+// answeredLine tells a client of a question that a rule answered, as it would have got it.
+func answeredLine(m Message, edits []rawjson.Edit, a *policy.Answered) []byte {
+	params := m.part(m.Params)
+	within := make([]rawjson.Edit, len(edits))
+	for i, e := range edits {
+		within[i] = rawjson.Edit{Span: rawjson.Span{Start: e.Start - m.Params.Start, End: e.End - m.Params.Start}, New: e.New}
+	}
+	if joined, err := rawjson.Splice(params, within); err == nil {
+		params = joined
+	}
+	return []byte(`{"jsonrpc":"2.0","method":"` + policy.MethodAnswered + `","params":` + string(a.Notice(m.Method, params)) + `}`)
+}
+
 func (p *PolicyRules) known() policy.Caps {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.caps
 }
 
-// maxOpen bounds what is remembered of an agent that makes session ids up; only runs with a bound on sessions look
-// at it.
-const maxOpen = 1024
-
 func (p *PolicyRules) setUpDone(m Message, failed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opening--
-	if id := openedSession(m); !failed && p.sessions > 0 && len(p.open) < maxOpen {
-		p.open[id] = struct{}{}
+	if !failed {
+		p.open[openedSession(m)] = struct{}{} // bounded, since each needs a request that was let through
 	}
 }
 

@@ -93,6 +93,10 @@ func (r *Run) observe(e acp.Event) {
 	case acp.LineDropped:
 		// The agent can send any number of these, so they are charged to what it may say.
 		r.log.charge("agent", "handlerd", "a line of the "+e.From.String()+" was no message and was dropped: "+e.Text)
+	case acp.Answered:
+		line := audit.Of(e.Verdict)
+		line.Kind, line.Session, line.Subject = audit.KindAnswer, e.Session, e.Method
+		r.verdict(line, e.Verdict.Reason)
 	case acp.Judged:
 		line := audit.Of(e.Verdict)
 		line.Kind, line.Session, line.Subject = audit.KindMessage, e.Session, e.Method

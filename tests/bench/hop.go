@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -80,6 +81,7 @@ func relay(client, agent net.Conn, scope string) {
 	}, 0)
 	acp.NewRelay(acp.Options{
 		Client: client, Agent: agent, Rules: rules, Observe: func(acp.Event) { seen.Add(1) },
+		Rate: math.MaxInt32, // a bench sends as fast as it can
 	}).Run(context.Background())
 }
 
