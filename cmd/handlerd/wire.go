@@ -179,7 +179,11 @@ func (w *wired) wireRuns() error {
 		return fault.Wrap(fault.Failed, err, "handler doctor", "the audit log")
 	}
 	w.audit = log
-	w.closing(log.Close)
+	w.closing(func() error {
+		w.auditLife("handlerd ended")
+		return log.Close()
+	})
+	w.auditLife("handlerd began")
 	guest, err := beside("handler-guest")
 	if err != nil {
 		return err
@@ -192,6 +196,15 @@ func (w *wired) wireRuns() error {
 		Logger: w.log,
 	})
 	return nil
+}
+
+// auditLife writes down that the daemon began or ended. A daemon that cannot write it goes on, so that it can say what
+// is wrong; runs do not (sessions).
+func (w *wired) auditLife(text string) {
+	r := audit.Record{Kind: audit.KindDaemon, Subject: version, Reason: fmt.Sprintf("%s, process %d", text, os.Getpid())}
+	if err := w.audit.Append(r); err != nil {
+		w.log.Error("audit line not written", "kind", r.Kind, "error", err)
+	}
 }
 
 // scopes says what may be a scope; the settings are read anew, so that what a person has just protected is.

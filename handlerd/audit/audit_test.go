@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t *testing.T, path string) *Log {
+func openTest(t *testing.T, path string) *Log {
 	t.Helper()
 	l, err := Open(path)
 	if err != nil {
@@ -45,7 +46,7 @@ func subjects(records []Record) []string {
 
 func TestAppend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "audit.jsonl")
-	l := open(t, path)
+	l := openTest(t, path)
 	l.now = func() time.Time { return time.Date(2026, 3, 4, 5, 6, 7, 8_900_000, time.FixedZone("", 3600)) }
 	r := Of(policy.Verdict{Action: policy.Refuse, Rule: "P3", Reason: "api.example.org is not allowed"})
 	r.Run, r.Agent, r.Kind, r.Subject = "k3f9", "web", KindMessage, "session/new"
@@ -56,7 +57,8 @@ func TestAppend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"v":1,"time":"2026-03-04T04:06:07.008Z","run":"k3f9","agent":"web","kind":"message","rule":"P3","verdict":"refused","subject":"session/new","reason":"api.example.org is not allowed"}` + "\n"
+	begin := `{"v":2,"n":1,"prev":"","time":"2026-03-04T04:06:07.008Z","kind":"chain","reason":"the chain begins"}` + "\n"
+	want := begin + `{"v":2,"n":2,"prev":"` + fmt.Sprintf("%x", sha256.Sum256([]byte(begin))) + `","time":"2026-03-04T04:06:07.008Z","run":"k3f9","agent":"web","kind":"message","rule":"P3","verdict":"refused","subject":"session/new","reason":"api.example.org is not allowed"}` + "\n"
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
 	}
@@ -125,8 +127,8 @@ func TestTail(t *testing.T) {
 	if got, err := Tail(path, 5, nil); err != nil || got != nil {
 		t.Fatalf("no log: %v, %v", got, err)
 	}
-	l := open(t, path)
-	l.max = 1000 // about nine lines
+	l := openTest(t, path)
+	l.max = 1700 // about nine lines
 	for i := range 40 {
 		r := refusal(fmt.Sprint(i))
 		r.Agent = []string{"web", "docs"}[i%2]
@@ -156,20 +158,23 @@ func TestTail(t *testing.T) {
 func TestRotate(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.jsonl")
-	l := open(t, path)
-	l.max = 500
+	l := openTest(t, path)
+	l.max = 900
 	for range 100 {
 		if err := l.Append(refusal("x")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != KeepFiles+1 {
-		t.Fatalf("%d files, want %d: %v", len(entries), KeepFiles+1, err)
+	if err != nil || len(entries) != KeepFiles+2 {
+		t.Fatalf("%d files, want %d and the head: %v", len(entries), KeepFiles+1, err)
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || info.Size() > 500 || info.Size() == 0 || info.Mode() != 0o600 {
+		if e.Name() == "audit.jsonl.head" && info.Size() == headBytes {
+			continue
+		}
+		if err != nil || info.Size() > 900 || info.Size() == 0 || info.Mode() != 0o600 {
 			t.Errorf("%s: %v, %v", e.Name(), info, err)
 		}
 	}
@@ -181,7 +186,7 @@ func TestTorn(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"v":1,"kind":"run","verdict":"refused","subject":"1"}`+"\n"+`{"v":1,"kind":"ru`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	l := open(t, path)
+	l := openTest(t, path)
 	if err := l.Append(refusal("3")); err != nil {
 		t.Fatal(err)
 	}
@@ -222,8 +227,8 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestConcurrent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	l := open(t, path)
-	l.max = 4000
+	l := openTest(t, path)
+	l.max = 8000
 	const writers, each = 8, 20
 	var wg sync.WaitGroup
 	for w := range writers {
@@ -252,8 +257,8 @@ func TestConcurrent(t *testing.T) {
 
 func TestFollow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	l := open(t, path)
-	l.max = 700
+	l := openTest(t, path)
+	l.max = 1200
 	if err := l.Append(refusal("before")); err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +286,7 @@ func TestFollow(t *testing.T) {
 	go func() {
 		done <- Follow(ctx, path+".later", nil, func(r Record) error { seen <- r.Subject; return nil })
 	}()
-	later := open(t, path+".later")
+	later := openTest(t, path+".later")
 	if err := later.Append(refusal("late")); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A Match chooses records; nil chooses all.
+// A Match chooses records; nil chooses all but those that the log writes of itself (KindChain).
 type Match func(Record) bool
 
 // Tail gives the last n records of the log at path that match chooses, oldest first, files that were put aside
@@ -63,7 +63,10 @@ func tailFile(name string, n int, match Match) ([]Record, error) {
 // decode reads one line. What is no record of a version we know how to read is none.
 func decode(line []byte, match Match) (Record, bool) {
 	var r Record
-	if json.Unmarshal(line, &r) != nil || r.Version < 1 || r.Kind == "" || match != nil && !match(r) {
+	if json.Unmarshal(line, &r) != nil || r.Version < 1 || r.Kind == "" {
+		return Record{}, false
+	}
+	if match == nil && r.Kind == KindChain || match != nil && !match(r) {
 		return Record{}, false
 	}
 	return r, true

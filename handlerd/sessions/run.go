@@ -100,6 +100,10 @@ func (r *Run) start(ctx context.Context, req types.RunRequest) error {
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
 
+	// Before anything of it acts: a run that cannot be written down is none.
+	if err := r.record(audit.Record{Kind: audit.KindStart, Subject: r.plan.Harness}); err != nil {
+		return err
+	}
 	spec := r.plan.Sandbox
 	for _, step := range []func(context.Context, types.RunRequest, *sandbox.Spec) error{
 		r.openScopes, r.readSecrets, r.openNetwork, r.openDir, r.openDisplay, r.finishSpec, r.startSandbox,
@@ -112,7 +116,6 @@ func (r *Run) start(ctx context.Context, req types.RunRequest) error {
 		}
 	}
 	r.state.Store(types.StateRunning)
-	r.audit(audit.Record{Kind: audit.KindStart, Subject: r.plan.Harness})
 	return nil
 }
 
@@ -235,11 +238,24 @@ func lastLines(dir *rundir.Dir, n int) string {
 	return strings.TrimSpace(strings.Join(lines[max(0, len(lines)-n):], "\n"))
 }
 
+// audit writes down what was decided. A verdict that cannot be written ends the run: what follows it would not be
+// written either, and an agent may be what filled the disk.
 func (r *Run) audit(rec audit.Record) {
-	rec.Run, rec.Agent = r.id, r.plan.Agent
-	if err := r.m.opts.Audit.Append(rec); err != nil {
-		r.m.log.Error("audit line not written", "run", r.id, "error", err)
+	if err := r.record(rec); err != nil {
+		r.cancel(err)
 	}
+}
+
+// record writes a line to the audit log. Whoever lets something happen that must be in it refuses when this fails.
+func (r *Run) record(rec audit.Record) error {
+	rec.Run, rec.Agent = r.id, r.plan.Agent
+	err := r.m.opts.Audit.Append(rec)
+	if err == nil {
+		return nil
+	}
+	r.m.log.Error("audit line not written", "run", r.id, "kind", rec.Kind, "error", err)
+	return fault.Wrap(fault.Failed, err, "free some space or mend the disk, then: handler audit verify",
+		"nothing runs that cannot be written down")
 }
 
 // status describes the run now.
