@@ -25,6 +25,9 @@ Runs COMMAND as a sandbox's first process. It is mounted into every sandbox and 
 `
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "shell" {
+		os.Exit(runShell()) // started by PID 1 alone: the connection is a descriptor
+	}
 	o, err := parse(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
 		os.Exit(0)

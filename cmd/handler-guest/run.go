@@ -63,6 +63,7 @@ func run(o options) int {
 	}
 	ctl.send(guestwire.Frame{Kind: guestwire.Started, PID: pid})
 	io.run()
+	go serveShells(ctl.shells, o.runDir, env)
 	s := supervisor{command: pid, kill: kill, ctl: ctl, io: io}
 	return s.run(sigs, reap(pid))
 }
@@ -95,9 +96,15 @@ func prepare(o options) ([]string, error) {
 	return env, nil
 }
 
-// start starts argv in a session of its own. code is what to exit with when it fails. It does not use os/exec, whose
-// Wait would race with the reaper for the command's status.
+// start starts argv in a session of its own. code is what to exit with when it fails.
 func start(argv, env []string, io *stdio) (pid, code int, err error) {
+	defer io.closeChild()
+	return fork(argv, env, io.child(), &syscall.SysProcAttr{Setsid: true})
+}
+
+// fork starts argv. code is what to exit with when it fails. It does not use os/exec, whose Wait would race with the
+// reaper for the command's status.
+func fork(argv, env []string, files []uintptr, attr *syscall.SysProcAttr) (pid, code int, err error) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		if !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrNotExist) {
@@ -105,12 +112,7 @@ func start(argv, env []string, io *stdio) (pid, code int, err error) {
 		}
 		return 0, exitNotFound, fmt.Errorf("command %s not found in the sandbox; is it in the toolbox, the harness or an addon?", argv[0])
 	}
-	pid, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
-		Env:   env,
-		Files: io.child(),
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	})
-	io.closeChild()
+	pid, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: env, Files: files, Sys: attr})
 	switch {
 	case errors.Is(err, syscall.ENOENT):
 		return 0, exitNotFound, fmt.Errorf("command %s: its interpreter or loader is not in the sandbox", argv[0])

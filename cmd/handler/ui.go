@@ -7,7 +7,8 @@ package main
 //   - --json prints one JSON value (or a line each for what streams) on stdout and nothing else there.
 //   - Colour only on a terminal, never with NO_COLOR, and never alone as the carrier of meaning.
 //   - An error says what happened, to what and why; a hint below it says what to type.
-//   - Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by policy.
+//   - Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by policy; and as of any program that a signal ends,
+//     130 for an interrupt (Ctrl-C). handler shell ends as its command does.
 
 import (
 	"encoding/json"
@@ -51,6 +52,9 @@ func (u *ui) color(f *os.File) bool {
 func (u *ui) say(format string, args ...any) {
 	fmt.Fprintf(u.errout, "handler: %s\n", runner.Text(fmt.Sprintf(format, args...)))
 }
+
+// exitInterrupted is the exit code of a command that Ctrl-C ended before it was done.
+const exitInterrupted = 130
 
 // errReported is an error whose words the person has seen already; it only carries the exit code.
 type errReported struct{ code int }

@@ -243,6 +243,13 @@ func (w *wired) apiOptions(stop func(), busy func() func()) api.Options {
 	return api.Options{
 		Runs: runs{w.runs}, Images: images{w.builder}, Doctor: w.doctor, Stop: stop, Busy: busy,
 		Version: version, Logger: w.log.With("part", "api"),
+		Shell: func(ctx context.Context, id string, req types.ShellRequest) (api.Shell, error) {
+			shell, err := w.runs.Shell(ctx, id, req)
+			if err != nil {
+				return nil, err // and no typed nil
+			}
+			return shell, nil
+		},
 	}
 }
 

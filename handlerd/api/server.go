@@ -56,9 +56,11 @@ type Images interface {
 
 // Options are what a Server is made of; Logger and Doctor may be nil.
 type Options struct {
-	Runs    Runs
-	Images  Images
-	Doctor  func(context.Context) []types.Finding
+	Runs   Runs
+	Images Images
+	Doctor func(context.Context) []types.Finding
+	// Shell starts a command of the person's in a live run and returns when it runs; nil where there are none.
+	Shell   func(ctx context.Context, id string, req types.ShellRequest) (Shell, error)
 	Stop    func()               // begins the daemon's end; returns at once
 	Busy    func() (done func()) // called for every request, a run's life included; may be nil
 	Version string
@@ -88,6 +90,7 @@ func New(opts Options) *Server {
 	mux.HandleFunc("GET "+types.PathRuns+"/{id}", s.findRun)
 	mux.HandleFunc("DELETE "+types.PathRuns+"/{id}", s.killRun)
 	mux.HandleFunc("GET "+types.PathRuns+"/{id}/log", s.runLog)
+	mux.HandleFunc("POST "+types.PathRuns+"/{id}/shell", s.startShell)
 	mux.HandleFunc("GET "+types.PathImages, s.listImages)
 	mux.HandleFunc("POST "+types.PathBuild, s.build)
 	mux.HandleFunc("POST "+types.PathRemove, s.remove)
@@ -188,29 +191,38 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, err)
 		return
 	}
-	conn, buf, err := hijack.Hijack()
+	client, err := s.upgrade(w, hijack, types.UpgradeACP, types.HeaderRun+": "+run.ID())
 	if err != nil {
 		run.Abort()
-		s.fail(w, err)
 		return
-	}
-	head := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + types.UpgradeACP +
-		"\r\n" + types.HeaderRun + ": " + run.ID() + "\r\n\r\n"
-	if _, err := io.WriteString(conn, head); err != nil {
-		run.Abort()
-		conn.Close()
-		return
-	}
-	client := net.Conn(conn)
-	if n := buf.Reader.Buffered(); n > 0 {
-		// The client sent lines behind its request; they are in the server's buffer.
-		early, _ := buf.Reader.Peek(n)
-		client = &earlyConn{Conn: conn, early: append([]byte(nil), early...)}
 	}
 	// The run outlives the request: its context is the connection, and net/http cancels r's only for requests.
 	if err := run.Serve(context.WithoutCancel(r.Context()), client); err != nil {
 		s.log.Info("run ended", "run", run.ID(), "error", err)
 	}
+}
+
+// upgrade takes the connection over and tells the client so, with further header lines. Its error was answered.
+func (s *Server) upgrade(w http.ResponseWriter, rc *http.ResponseController, protocol string, headers ...string) (net.Conn, error) {
+	conn, buf, err := rc.Hijack()
+	if err != nil {
+		s.fail(w, err)
+		return nil, err
+	}
+	head := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + protocol + "\r\n"
+	for _, h := range headers {
+		head += h + "\r\n"
+	}
+	if _, err := io.WriteString(conn, head+"\r\n"); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	if n := buf.Reader.Buffered(); n > 0 {
+		// The client sent something behind its request; it is in the server's buffer.
+		early, _ := buf.Reader.Peek(n)
+		return &earlyConn{Conn: conn, early: append([]byte(nil), early...)}, nil
+	}
+	return conn, nil
 }
 
 func (s *Server) runLog(w http.ResponseWriter, r *http.Request) {

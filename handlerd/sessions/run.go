@@ -65,6 +65,7 @@ type Run struct {
 	notices []string // protected by mu
 
 	verdicts *limiter // of what the agent can have written down
+	shells   shells
 }
 
 func newRun(m *Manager, id string, plan *render.Plan, log *runLog) *Run {
@@ -167,6 +168,7 @@ func (r *Run) end(cause error) {
 		defer r.m.forget(r)
 		r.state.Store(types.StateStopping)
 		r.cancel(cause)
+		r.shells.end()
 		ctx, cancel := context.WithTimeout(context.Background(), teardownLimit)
 		defer cancel()
 		if r.agent != nil {

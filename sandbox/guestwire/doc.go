@@ -10,6 +10,7 @@
 //	                exit     code signal        the command ended; signal is "" or such as "TERM"
 //	                failed   text               the command could not be started, and why
 //	host to guest   signal   name               one of SignalNames
+//	                shell    token              make a connection to shell.sock and say this on it (shell.go)
 //
 // The agent has the guest's uid and may imitate it, so the host trusts nothing of this: it parses strictly, bounds
 // everything, and only ever shows what it hears.

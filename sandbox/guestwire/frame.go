@@ -33,6 +33,7 @@ const (
 	Failed  = "failed"
 	Signal  = "signal"
 	Written = "written"
+	Shell   = "shell"
 )
 
 // ErrFrameTooLong says that a line had more than MaxFrame bytes.
@@ -48,6 +49,7 @@ type Frame struct {
 	Code    int    // exit; 0 to 255, 128 + the signal's number when a signal ended the command
 	Signal  string // exit: what ended the command, or ""; signal: what to send
 	Text    string // failed
+	Token   string // shell: what the guest says on the connection it makes; letters and digits, at most 64
 }
 
 // SignalNames are the names that a signal frame may carry.
@@ -70,6 +72,8 @@ func keys(kind string) ([]string, bool) {
 		return []string{"name"}, true
 	case Written:
 		return nil, true
+	case Shell:
+		return []string{"token"}, true
 	}
 	return nil, false
 }
@@ -112,6 +116,10 @@ func Append(dst []byte, f Frame) ([]byte, error) {
 				return dst, err
 			}
 			dst = append(dst, text...)
+		case "token":
+			dst = append(dst, '"')
+			dst = append(dst, f.Token...)
+			dst = append(dst, '"')
 		}
 	}
 	return append(dst, '}', '\n'), nil
@@ -156,6 +164,10 @@ func (f *Frame) check() error {
 			return errors.New("guest frame signal: unknown name")
 		}
 	case Written:
+	case Shell:
+		if f.Token == "" || len(f.Token) > maxToken || !termName(f.Token) {
+			return errors.New("guest frame shell: the token is out of range")
+		}
 	default:
 		return errors.New("guest frame of an unknown type")
 	}
@@ -229,6 +241,8 @@ func (f *Frame) set(k string, v any) (err error) {
 			f.Data, err = base64.StdEncoding.Strict().DecodeString(s)
 		case "text":
 			f.Text = s
+		case "token":
+			f.Token = s
 		default: // "signal" and "name"
 			f.Signal = s
 		}

@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/handlerd/handler/sandbox"
 	"github.com/handlerd/handler/sandbox/guestwire"
@@ -55,6 +54,7 @@ type Dir struct {
 	res Result
 	err error // of Close
 	guestEvents
+	door door // shell.sock
 }
 
 // guestEvents are closed as the guest tells of them.
@@ -211,23 +211,7 @@ func (d *Dir) Stderr() (end []byte, lost int64) { return d.stderr.snapshot() }
 // Signal asks the guest to send a signal: TERM and KILL to every process of the sandbox, INT, HUP, USR1 and USR2 to
 // the command. After TERM nothing is killed by force: that is Driver.Stop's. It fails when no guest is connected or it does not read within a second.
 func (d *Dir) Signal(name string) error {
-	line, err := guestwire.Append(nil, guestwire.Frame{Kind: guestwire.Signal, Signal: name})
-	if err != nil {
-		return err
-	}
-	conn := d.ctl.peek()
-	if conn == nil {
-		return errors.New("no guest is connected")
-	}
-	d.wmu.Lock()
-	defer d.wmu.Unlock()
-	if err := conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
-		return fmt.Errorf("signal the guest: %w", err)
-	}
-	if _, err := conn.Write(line); err != nil {
-		return fmt.Errorf("signal the guest: %w", err)
-	}
-	return nil
+	return d.tell(guestwire.Frame{Kind: guestwire.Signal, Signal: name})
 }
 
 // Close ends all connections and listeners, waits for the Dir's goroutines and removes the directory, following no
@@ -241,6 +225,7 @@ func (d *Dir) Close() error {
 		for _, l := range lns {
 			_ = l.Close() // closing twice is no harm
 		}
+		d.door.close()
 		for _, o := range []*one{d.acp, d.ctl} {
 			if o != nil {
 				o.close()

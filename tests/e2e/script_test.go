@@ -54,6 +54,8 @@ type command = func(ts *testscript.TestScript, neg bool, args []string)
 //	listen PATH               a unix socket of the person's own
 //	podman-rmi IMAGE          removes an image behind Handler's back
 //	inspect RUN               what podman knows of the run's container, on stdout
+//	typed CODE FILE handler ARG…  the command line on a terminal of 24 rows and 80 columns, where a person types FILE (see
+//	                          typed_test.go); the exit code must be CODE; what the terminal showed is stdout
 //	full-disk DIR handler ARG…  the command line, with DIR on a disk that is full
 //
 // Background commands are testscript's own: exec handler run … &name&.
@@ -200,6 +202,7 @@ func commands() map[string]command {
 		"inspect":      cmdInspect,
 		"full-disk":    cmdFullDisk,
 		"template":     cmdTemplate,
+		"typed":        cmdTyped,
 		"listen":       cmdListen,
 		"podman-rmi":   cmdPodmanRmi,
 

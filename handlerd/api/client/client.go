@@ -169,13 +169,18 @@ func (s *Stream) WriteTo(w io.Writer) (int64, error) {
 // Start starts a run and returns its connection. The run ends with the connection, or when ctx is done before the
 // sandbox stands.
 func (c *Client) Start(ctx context.Context, req types.RunRequest) (*Stream, error) {
+	return c.upgrade(ctx, types.PathRuns, types.UpgradeACP, req)
+}
+
+// upgrade posts a request and takes the connection over; until then it ends with ctx.
+func (c *Client) upgrade(ctx context.Context, path, protocol string, req any) (*Stream, error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	stream, err := upgrade(conn.(*net.UnixConn), req)
+	stream, err := upgrade(conn.(*net.UnixConn), path, protocol, req)
 	if err != nil {
 		conn.Close()
 		return nil, errors.Join(ctx.Err(), err)
@@ -183,24 +188,24 @@ func (c *Client) Start(ctx context.Context, req types.RunRequest) (*Stream, erro
 	return stream, nil
 }
 
-func upgrade(conn *net.UnixConn, req types.RunRequest) (*Stream, error) {
+func upgrade(conn *net.UnixConn, path, protocol string, req any) (*Stream, error) {
 	body, err := json.Marshal(req)
 	if err != nil {
 		return nil, err
 	}
-	r, err := http.NewRequest(http.MethodPost, "http://handlerd"+types.PathRuns, bytes.NewReader(body))
+	r, err := http.NewRequest(http.MethodPost, "http://handlerd"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Connection", "Upgrade")
-	r.Header.Set("Upgrade", types.UpgradeACP)
+	r.Header.Set("Upgrade", protocol)
 	if err := r.Write(conn); err != nil {
 		return nil, err
 	}
 	read := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(read, r)
 	if err != nil {
-		return nil, fmt.Errorf("handlerd ended before the run began: %w", err)
+		return nil, fmt.Errorf("handlerd ended before the answer came: %w", err)
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		defer resp.Body.Close()

@@ -16,6 +16,9 @@ const (
 
 	// UpgradeACP is the protocol that POST /v1/runs upgrades to: newline-delimited JSON-RPC both ways.
 	UpgradeACP = "acp"
+	// UpgradeShell is the protocol that POST /v1/runs/{id}/shell (ShellRequest) upgrades to: the frames of a shell in
+	// package sandbox/guestwire, of which the client is the host's end.
+	UpgradeShell = "handler-shell"
 	// HeaderRun carries the run's id in the answer to POST /v1/runs.
 	HeaderRun = "Handler-Run"
 )
@@ -35,6 +38,15 @@ type RunRequest struct {
 	Cwd     string  `json:"cwd"`     // absolute; the scope of an agent that names none
 	Display bool    `json:"display"` // as the agent's own display = true
 	Wayland Wayland `json:"wayland"` // what the asking program's environment says of the display
+}
+
+// A ShellRequest asks for a command of the person's in a live run.
+type ShellRequest struct {
+	Command  []string `json:"command"`  // none: the sandbox's own shell
+	Terminal bool     `json:"terminal"` // on a terminal, else on three pipes
+	Term     string   `json:"term"`     // the terminal's name, as in TERM
+	Rows     uint16   `json:"rows"`     // the terminal's size; 0 for a usual one
+	Cols     uint16   `json:"cols"`
 }
 
 // Wayland are the variables that name a Wayland socket (A.6); the daemon's own environment fills what is empty.

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/handlerd/handler/handlerd/api/client"
+	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/fault"
+)
+
+func newShell(u *ui) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "shell RUN [--] [COMMAND…]",
+		Short: "Open a terminal inside a run's sandbox, or run a command there",
+		Long: `Opens a shell in the sandbox of a live run, beside the agent: the same folders, network, environment and user. With
+COMMAND it runs that instead. Where standard input and output are a terminal the command gets one, else pipes.
+
+What it shows comes from the sandbox, where the agent can read and change all of it: type no password there. It ends
+with the run, with everything it started; so it does when you type ~. at the beginning of a line.
+
+The exit code is the command's own.`,
+		Example: `  handler shell k3f9
+  handler shell k3f9 -- git status
+  echo 'ls | wc -l' | handler shell k3f9 -- bash -s`,
+		Args: usageArgs(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			command := args[1:]
+			if len(command) > 0 && command[0] == "--" {
+				command = command[1:]
+			}
+			return u.shell(cmd, args[0], command)
+		},
+	}
+	cmd.Flags().SetInterspersed(false) // what follows RUN is the command's
+	return cmd
+}
+
+func (u *ui) shell(cmd *cobra.Command, id string, command []string) error {
+	c, err := u.running(cmd)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return fault.New(fault.NotFound, "see: handler ps", "there is no run %q", id)
+	}
+	req := types.ShellRequest{Command: command, Terminal: terminal(u.in) && terminal(u.out)}
+	if req.Terminal {
+		req.Term = u.getenv("TERM")
+		req.Rows, req.Cols = terminalSize(u.out)
+	}
+	ctx := cmd.Context()
+	shell, err := c.Shell(ctx, id, req)
+	if err != nil {
+		return err
+	}
+	defer shell.Close()
+	defer context.AfterFunc(ctx, func() { shell.Close() })()
+	code, err := 0, error(nil)
+	if req.Terminal {
+		code, err = u.onTerminal(shell)
+	} else {
+		code, err = shell.Serve(u.in, u.out, u.errout)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return errReported{exitInterrupted}
+	case errors.Is(err, client.ErrLeave):
+		return fault.New(fault.Failed, "", "you left the shell; what ran in it was ended")
+	case err != nil:
+		return err
+	case code != 0:
+		return errReported{code}
+	}
+	return nil
+}
+
+// onTerminal gives every key to the shell, and puts the person's terminal back as it was.
+func (u *ui) onTerminal(shell *client.Shell) (code int, err error) {
+	u.say("what this shell shows comes from the sandbox; to leave: exit, or ~. at the beginning of a line")
+	old, err := term.MakeRaw(int(u.in.Fd()))
+	if err != nil {
+		return 0, fault.Wrap(fault.Failed, err, "", "your terminal")
+	}
+	defer term.Restore(int(u.in.Fd()), old)
+	resized := make(chan os.Signal, 1)
+	done := make(chan struct{})
+	defer close(done)
+	signal.Notify(resized, syscall.SIGWINCH)
+	defer signal.Stop(resized)
+	go func() {
+		for {
+			select {
+			case <-resized:
+				if rows, cols := terminalSize(u.out); rows > 0 {
+					_ = shell.Resize(rows, cols) // one that has ended needs none
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	code, err = shell.Serve(&leaving{r: u.in, begin: true}, u.out, u.errout)
+	if err != nil {
+		// Whatever had the screen was cut off, and could not give it back.
+		_, _ = io.WriteString(u.out, leaveScreen)
+	}
+	return code, err
+}
+
+// leaveScreen ends the modes that a full-screen program sets: the other screen, the mouse, pasting in brackets, a hidden
+// cursor, colours.
+const leaveScreen = "\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m\r\n"
+
+// terminalSize gives 0 where it is not known.
+func terminalSize(f *os.File) (rows, cols uint16) {
+	w, h, err := term.GetSize(int(f.Fd()))
+	if err != nil || w <= 0 || h <= 0 || w > 0xffff || h > 0xffff {
+		return 0, 0
+	}
+	return uint16(h), uint16(w)
+}
+
+// leaving passes keys on, and ends at ~. at the beginning of a line, as ssh does: a sandbox that answers nothing must
+// not hold the person. ~~ is a plain ~.
+type leaving struct {
+	r     io.Reader
+	begin bool // of a line
+	tilde bool // one was typed there, and not passed on yet
+}
+
+// Read passes on what is typed; it returns client.ErrLeave to end the shell.
+func (l *leaving) Read(p []byte) (int, error) {
+	in := make([]byte, max(1, len(p)/2)) // a tilde that was held back may come besides
+	n, err := l.r.Read(in)
+	out := p[:0]
+	for _, c := range in[:n] {
+		switch {
+		case l.tilde && c == '.':
+			return len(out), client.ErrLeave
+		case l.tilde:
+			l.tilde = false
+			if c != '~' {
+				out = append(out, '~')
+			}
+		case l.begin && c == '~':
+			l.tilde = true
+			continue
+		}
+		out = append(out, c)
+		l.begin = c == '\r' || c == '\n'
+	}
+	return len(out), err
+}
