@@ -91,6 +91,10 @@ type Policy struct {
 	HostFS       bool   `toml:"host_fs"`       // P2, P4
 	HostTerminal bool   `toml:"host_terminal"` // P4
 	ClientMCP    string `toml:"client_mcp"`    // P6: "allow" (also if empty) or "deny"
+	// Unattended answers the agent's questions where nobody is there (P5): "refuse" (also if empty), "reads" or
+	// "allow". Answers are for single ones; a deny wins.
+	Unattended string   `toml:"unattended"`
+	Answers    []Answer `toml:"answers"`
 }
 
 // An Upstream changes one of the harness's: where it leads, and less of what it serves. An empty field changes

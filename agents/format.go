@@ -39,12 +39,7 @@ func Format(a *Agent) []byte {
 		w.text("unknown", n.Unknown)
 	}
 	w.limits(a.Limits)
-	if a.Policy != (Policy{}) {
-		w.table("[policy]")
-		w.flag("host_fs", a.Policy.HostFS)
-		w.flag("host_terminal", a.Policy.HostTerminal)
-		w.text("client_mcp", a.Policy.ClientMCP)
-	}
+	w.policy(a.Policy)
 	w.secrets("secrets", a.Secrets)
 	for _, name := range sortedKeys(a.Upstreams) {
 		w.table("[upstreams." + key(name) + "]")

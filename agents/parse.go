@@ -269,7 +269,7 @@ func (a *Agent) checkPolicy() error {
 	if c := a.Policy.ClientMCP; c != "" && c != "allow" && c != ClientMCPDeny {
 		return fmt.Errorf("policy.client_mcp = %q must be \"allow\" or \"deny\"", clip(c))
 	}
-	return nil
+	return a.Policy.checkAnswers()
 }
 
 func (a *Agent) checkSecrets() error {

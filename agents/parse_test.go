@@ -56,6 +56,16 @@ tmp = "256MiB"
 [policy]
 host_fs = true
 client_mcp = "deny"
+unattended = "reads"
+
+[[policy.answers]]
+title = "*deploy*"
+answer = "deny"
+
+[[policy.answers]]
+tool = "mcp__playwright__*"
+kind = "read"
+answer = "allow"
 
 [secrets.anthropic_api_key]
 file = "/home/ana/key"
@@ -132,6 +142,10 @@ func TestParseRefuses(t *testing.T) {
 		{"cpus inf", "[limits]\ncpus = inf\n", "limits.cpus"},
 		{"processes", "[limits]\nprocesses = 1\n", "limits.processes"},
 		{"unknown", "[network]\nunknown = \"allow\"\n", "network.unknown"},
+		{"unattended", "[policy]\nunattended = \"yes\"\n", "policy.unattended"},
+		{"answer", "[[policy.answers]]\nkind = \"read\"\nanswer = \"ask\"\n", "policy.answers[0]: answer"},
+		{"answer to all", "[[policy.answers]]\nanswer = \"allow\"\n", "tool, kind or title"},
+		{"answers", "[policy]\n" + strings.Repeat("[[policy.answers]]\nkind = \"read\"\nanswer = \"allow\"\n", 65), "policy.answers has 65"},
 		{"client_mcp", "[policy]\nclient_mcp = \"no\"\n", "client_mcp"},
 		{"secret name", "[secrets.\"a b\"]\nfile = \"/x\"\n", "not a name"},
 		{"upstream", "[upstreams.x]\nurl = \"http://example.com\"\n", "https"},
@@ -217,4 +231,22 @@ func FuzzAgent(f *testing.F) {
 			t.Fatalf("written differently:\n%s\n%s", text, again)
 		}
 	})
+}
+
+func TestAddAnswer(t *testing.T) {
+	a := &Agent{Name: "a", Harness: "demo"}
+	for _, good := range []string{"deny:title=*deploy*", "allow:kind=read,tool=fs_*", "deny:title=*deploy*"} {
+		if err := a.AddAnswer(good); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []Answer{{Title: "*deploy*", Answer: "deny"}, {Kind: "read", Tool: "fs_*", Answer: "allow"}}
+	if diff := cmp.Diff(want, a.Policy.Answers); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []string{"", "deny", "deny:", "deny:title", "deny:title=", "ask:kind=read", "allow:kind=read,kind=edit", "allow:id=7", "kind=read", "allow:title=\x1b"} {
+		if err := a.AddAnswer(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
 }

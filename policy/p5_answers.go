@@ -42,9 +42,14 @@ type Answers struct {
 // An AnswerRule answers what it fits. Tool and Title are patterns in which "*" stands for any text; what is "" fits
 // everything. Tool is held against the tool's name, or the title where the agent gives no name.
 type AnswerRule struct {
-	Tool, Kind, Title string
-	Answer            string // AnswerAllow or AnswerDeny
+	Tool   string `json:"tool,omitempty"`
+	Kind   string `json:"kind,omitempty"`
+	Title  string `json:"title,omitempty"`
+	Answer string `json:"answer"` // AnswerAllow or AnswerDeny
 }
+
+// byUnattended is who answers where nothing else does.
+const byUnattended = "--unattended"
 
 // An Answered is how a question was answered by a rule.
 type Answered struct {
@@ -99,7 +104,7 @@ func (a *Answers) decide(agent string, p Permission, joined ToolCall, views []To
 	case AnswerRefuse:
 		return false, "agent " + agent + ": unattended"
 	}
-	return false, "nobody is there"
+	return false, byUnattended
 }
 
 // answerPermission picks the option. "Always" is never allowed by a rule: it gives no more than was asked.
@@ -133,8 +138,8 @@ func (a *Answers) Elicitation(b []byte) *Answered {
 		what, _, _ = text(b, o.Get("message"), "message") // what cannot be shown is declined all the same
 	}
 	return &Answered{
-		Result: []byte(`{"action":"decline"}`), Answer: "decline", By: "nobody is there",
-		Verdict: Verdict{Action: Refuse, Rule: "P5", Reason: "the question " + quote(what) + " was answered decline (nobody is there)"},
+		Result: []byte(`{"action":"decline"}`), Answer: "decline", By: byUnattended,
+		Verdict: Verdict{Action: Refuse, Rule: "P5", Reason: "the question " + quote(what) + " was answered decline (" + byUnattended + ")"},
 	}
 }
 

@@ -102,4 +102,7 @@ type Policy struct {
 	HostFS        bool `json:"hostFS"`
 	HostTerminal  bool `json:"hostTerminal"`
 	DenyClientMCP bool `json:"denyClientMCP"`
+	// Unattended and Answers answer the agent's questions where nobody is there (P5).
+	Unattended string              `json:"unattended,omitempty"`
+	Answers    []policy.AnswerRule `json:"answers,omitempty"`
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/handlerd/handler/addons"
 	"github.com/handlerd/handler/agents"
 	"github.com/handlerd/handler/harness"
+	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/sandbox"
 )
 
@@ -108,7 +109,11 @@ func (b *builder) base() error {
 	}
 	p.Agent, p.Harness, p.Display, p.DisplayStrict = a.Name, h.Name, a.Display, a.DisplayStrict
 	p.SessionMCP, p.SessionsPerRun, p.MCPTransports = h.SessionMCP, h.SessionsPerRun, slices.Clone(h.MCPTransports)
-	p.Policy = Policy{HostFS: a.Policy.HostFS, HostTerminal: a.Policy.HostTerminal, DenyClientMCP: a.Policy.ClientMCP == agents.ClientMCPDeny}
+	p.Policy = Policy{HostFS: a.Policy.HostFS, HostTerminal: a.Policy.HostTerminal, DenyClientMCP: a.Policy.ClientMCP == agents.ClientMCPDeny,
+		Unattended: a.Policy.Unattended}
+	for _, r := range a.Policy.Answers {
+		p.Policy.Answers = append(p.Policy.Answers, policy.AnswerRule(r))
+	}
 	p.Sandbox = sandbox.Spec{
 		Labels:  map[string]string{sandbox.LabelAgent: a.Name},
 		Image:   sandbox.ToolboxImage(a.Toolbox),

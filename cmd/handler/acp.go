@@ -19,71 +19,108 @@ import (
 
 func newACP(u *ui) *cobra.Command {
 	var display bool
+	var f answerFlags
 	cmd := &cobra.Command{
 		Use:   "acp AGENT",
 		Short: "Be an ACP agent on standard input and output, for an editor",
 		Long: `Speaks ACP on standard input and output, as editors expect of an agent, and runs AGENT in a strict sandbox.
 An agent that names no scopes sees the folder this is started in.`,
 		Example: `  handler acp claude-code
-  handler acp web --display`,
+  handler acp web --display
+  handler acp web --unattended --read-only`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := u.acp(cmd.Context(), args[0], display)
-			if err != nil {
-				u.answerFirst(err)
+			if !f.unattended && (f.yes || f.readOnly) {
+				return fault.New(fault.Usage, "add --unattended, or let the editor answer", "--yes and --read-only answer only where nobody is asked")
 			}
-			return err
+			return u.acp(cmd.Context(), f.request(types.RunRequest{Agent: args[0], Display: display}, f.unattended))
 		},
 	}
+	f.register(cmd)
 	cmd.Flags().BoolVar(&display, "display", false, "show the agent's windows on your screen")
 	return cmd
 }
 
-// acp joins standard input and output to a run until either ends.
-func (u *ui) acp(ctx context.Context, agent string, display bool) error {
-	stream, err := u.start(ctx, agent, "", display)
+// answerFlags say who answers what the agent asks (P5).
+type answerFlags struct{ yes, readOnly, unattended bool }
+
+func (f *answerFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.BoolVar(&f.yes, "yes", false, "allow what the agent asks, once each")
+	fl.BoolVar(&f.readOnly, "read-only", false, "allow what only reads, refuse the rest")
+	fl.BoolVar(&f.unattended, "unattended", false, "never wait for an answer: what neither --yes nor --read-only nor the agent's own rules allow is refused")
+}
+
+// request adds to a request what the flags say of a run in which somebody can be asked, or not.
+func (f *answerFlags) request(req types.RunRequest, unattended bool) types.RunRequest {
+	req.Unattended = unattended
+	switch {
+	case f.readOnly:
+		req.Answers = types.AnswersReads
+	case f.yes:
+		req.Answers = types.AnswersAllow
+	}
+	return req
+}
+
+// acp joins standard input and output to a run until either ends. The error says why the run was not, or why it ended
+// where neither the editor nor the agent meant it to.
+func (u *ui) acp(ctx context.Context, req types.RunRequest) error {
+	c, stream, err := u.start(ctx, req)
 	if err != nil {
+		u.answerFirst(err)
 		return err
 	}
 	defer stream.Close()
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
 	defer stop()
+	done := make(chan struct{}) // the editor has ended its input
 	go func() {
 		// The editor's end of input ends the agent's; what the agent still says is passed on.
 		_, _ = io.Copy(stream.UnixConn, u.in)
+		close(done)
 		_ = stream.CloseWrite()
 	}()
 	_, err = stream.WriteTo(u.out)
 	if ctx.Err() != nil || errors.Is(err, syscall.EPIPE) {
 		return nil // asked to end, or the editor is gone: that is how it ends
 	}
+	select {
+	case <-done:
+		return err // the editor has ended it, however the agent took that
+	default:
+	}
+	_ = u.out.Close() // the editor is to see the end at once
+	if _, end := waitGone(ctx, c, stream.RunID); end != nil {
+		return end
+	}
 	return err
 }
 
-// start starts a run in cwd ("" for this one).
-func (u *ui) start(ctx context.Context, agent, cwd string, display bool) (*client.Stream, error) {
+// start starts a run in this folder.
+func (u *ui) start(ctx context.Context, req types.RunRequest) (*client.Client, *client.Stream, error) {
 	c, _, err := u.connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return u.startOn(ctx, c, agent, cwd, display)
+	stream, err := u.startOn(ctx, c, req)
+	return c, stream, err
 }
 
-func (u *ui) startOn(ctx context.Context, c *client.Client, agent, cwd string, display bool) (*client.Stream, error) {
-	if cwd == "" {
+// startOn starts a run in req.Cwd ("" for this folder).
+func (u *ui) startOn(ctx context.Context, c *client.Client, req types.RunRequest) (*client.Stream, error) {
+	if req.Cwd == "" {
 		var err error
-		if cwd, err = os.Getwd(); err != nil {
+		if req.Cwd, err = os.Getwd(); err != nil {
 			return nil, fault.Wrap(fault.Failed, err, "cd to a folder that exists", "the current folder")
 		}
 	}
-	return c.Start(ctx, types.RunRequest{
-		Agent: agent, Cwd: cwd, Display: display,
-		Wayland: types.Wayland{
-			HandlerSocket: u.getenv("HANDLER_WAYLAND_SOCKET"),
-			Display:       u.getenv("WAYLAND_DISPLAY"),
-			RuntimeDir:    u.getenv("XDG_RUNTIME_DIR"),
-		},
-	})
+	req.Wayland = types.Wayland{
+		HandlerSocket: u.getenv("HANDLER_WAYLAND_SOCKET"),
+		Display:       u.getenv("WAYLAND_DISPLAY"),
+		RuntimeDir:    u.getenv("XDG_RUNTIME_DIR"),
+	}
+	return c.Start(ctx, req)
 }
 
 // answerFirst tells an editor why there is no agent: editors show the error of initialize, and seldom stderr.

@@ -32,7 +32,9 @@ type agentFlags struct {
 	scopes, allow, deny, private                      []string
 	presets, secrets, env, addons                     []string
 	settings, forget, dropScope                       []string
-	unbind                                            []string
+	unbind, answers                                   []string
+	unattended                                        string
+	forgetAnswers                                     bool
 	memory, unknown                                   string
 	cpus                                              float64
 	processes                                         int64
@@ -61,6 +63,9 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.BoolVar(&f.displayStrict, "display-strict", false, "refuse a screen on which the agent could do more than show windows (A.6)")
 	fl.BoolVar(&f.hostFS, "host-fs", false, "let it read and write files through the editor (P2)")
 	fl.BoolVar(&f.hostTerm, "host-terminal", false, "let it run terminals in the editor, outside the sandbox (P4)")
+	fl.StringVar(&f.unattended, "unattended", "", "what it asks where nobody is there: refuse (the default), reads or allow (P5)")
+	fl.StringArrayVar(&f.answers, "answer", nil, "allow: or deny:, with title=, tool= or kind=, such as deny:title=*deploy* (repeatable)")
+	fl.BoolVar(&f.forgetAnswers, "forget-answers", false, "take all its answers away, before those that are given")
 	fl.BoolVar(&f.denyMCP, "deny-client-mcp", false, "refuse MCP servers that the editor gives (P6)")
 }
 
@@ -84,6 +89,12 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 	}
 	if given("host-terminal") {
 		a.Policy.HostTerminal = f.hostTerm
+	}
+	if given("unattended") {
+		a.Policy.Unattended = f.unattended
+	}
+	if f.forgetAnswers {
+		a.Policy.Answers = nil
 	}
 	if given("deny-client-mcp") {
 		a.Policy.ClientMCP = map[bool]string{true: "deny", false: "allow"}[f.denyMCP]
@@ -113,6 +124,7 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 		},
 		func() error { return each(f.forget, a.Forget) },
 		func() error { return each(f.dropScope, a.RemoveScope) },
+		func() error { return each(f.answers, a.AddAnswer) },
 		func() error { return eachPair(f.secrets, a.SetSecret) },
 		func() error { return eachPair(f.env, a.SetEnv) },
 		func() error { return f.applyBindings(a, c) },

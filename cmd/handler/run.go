@@ -22,9 +22,10 @@ import (
 
 // runFlags are those of handler run.
 type runFlags struct {
-	display, yes, readOnly, unattended bool
-	images                             []string
-	cwd                                string
+	answerFlags
+	display bool
+	images  []string
+	cwd     string
 }
 
 func newRun(u *ui) *cobra.Command {
@@ -45,11 +46,9 @@ AGENT is one you saved (handler agent list), or the name of a harness.`,
 			return u.run(cmd.Context(), args[0], strings.Join(args[1:], " "), f)
 		},
 	}
+	f.register(cmd)
 	fl := cmd.Flags()
 	fl.BoolVar(&f.display, "display", false, "show the agent's windows on your screen (Wayland)")
-	fl.BoolVar(&f.yes, "yes", false, "allow what the agent asks, once each")
-	fl.BoolVar(&f.readOnly, "read-only", false, "allow what only reads, refuse the rest")
-	fl.BoolVar(&f.unattended, "unattended", false, "never wait for an answer: what --yes or --read-only does not allow is refused")
 	fl.StringArrayVar(&f.images, "image", nil, "picture to send with the prompt (repeatable)")
 	fl.StringVarP(&f.cwd, "cwd", "C", "", "folder to start in (default: this one)")
 	return cmd
@@ -66,7 +65,8 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 		return err
 	}
 	began := time.Now()
-	stream, err := u.startOn(ctx, c, agent, cwd, f.display)
+	person := terminal(u.in) && terminal(u.errout)
+	stream, err := u.startOn(ctx, c, f.request(types.RunRequest{Agent: agent, Cwd: cwd, Display: f.display}, f.unattended || !person))
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 
 	outcome, err := runner.Run(ctx, stream, runner.Options{
 		Prompt: prompt, Images: f.images, Cwd: sessionDir(ctx, c, stream.RunID, cwd), Agent: agent, Run: stream.RunID,
-		Yes: f.yes, ReadOnly: f.readOnly, Unattended: f.unattended, Terminal: terminal(u.in) && terminal(u.errout),
+		Yes: f.yes, ReadOnly: f.readOnly, Unattended: f.unattended, Terminal: person,
 		JSON: u.json, Color: u.color(u.out), Width: width(u.out),
 		Stdin: u.in, Stdout: u.out, Stderr: u.errout,
 		LoginHint:   u.loginHint(agent),
@@ -91,7 +91,8 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 		Summary: func(runner.Outcome) []string { return u.summary(ctx, c, stream.RunID) },
 	})
 	stream.Close()
-	for _, n := range waitGone(ctx, c, stream.RunID) {
+	notices, _ := waitGone(ctx, c, stream.RunID) // the runner has said how it ended
+	for _, n := range notices {
 		u.say("%s", plain(n))
 	}
 	if outcome.Status != 0 {
@@ -104,18 +105,24 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 const goneTimeout = 15 * time.Second
 
 // waitGone returns when nothing of a run is left, so that what a script does next finds none of it: the run's log ends
-// last. It gives what the person should know of the run's end, such as files that their own tools would run.
-func waitGone(ctx context.Context, c *client.Client, id string) (notices []string) {
+// last. It gives what the person should know of the run's end, such as files that their own tools would run, and why it
+// ended where nobody meant it to.
+func waitGone(ctx context.Context, c *client.Client, id string) (notices []string, end error) {
 	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()
-	// A daemon that is gone has no run left to wait for.
-	_ = c.Log(ctx, id, true, func(l types.LogLine) error {
+	err := c.Log(ctx, id, true, func(l types.LogLine) error {
 		if l.From == types.FromNotice {
 			notices = append(notices, l.Text)
 		}
+		if l.End != nil {
+			end = l.End.Fault()
+		}
 		return nil
 	})
-	return notices
+	if err != nil && end == nil { // a daemon that is gone has no run left to wait for
+		end = fault.Wrap(fault.Failed, err, "handler logs "+id, "how run %s ended is not known", id)
+	}
+	return notices, end
 }
 
 // loginHint is what to type when an agent has no key: the secrets that its harness's providers take.

@@ -60,14 +60,14 @@ func TestUnattended(t *testing.T) {
 	g.client.expectPart(`"kind":"other"`, `"answer":"reject_once"`)
 	g.agent.send(`{"id":2,"method":"elicitation/create","params":{"mode":"form","message":"Key?"}}`)
 	g.agent.expect(`{"jsonrpc":"2.0","id":2,"result":{"action":"decline"}}`)
-	g.client.expectPart(`"message":"Key?","answer":"decline","by":"nobody is there"`)
+	g.client.expectPart(`"message":"Key?","answer":"decline","by":"--unattended"`)
 	g.agent.send(`{"jsonrpc":"2.0","method":"_handler/answered","params":{"answer":"allow_once"}}`, `{"jsonrpc":"2.0","id":"p","result":{}}`)
 	g.client.expect(`{"jsonrpc":"2.0","id":"p","result":{}}`) // what speaks for Handler is dropped
 	events := strings.Join(g.seen(), "\n")
 	for _, want := range []string{
 		`session/request_permission in s: "look" ("read") was answered allow_once (agent web: unattended)`,
 		`session/request_permission in s: "look" was answered reject_once (agent web: unattended)`,
-		`elicitation/create in : the question "Key?" was answered decline (nobody is there)`,
+		`elicitation/create in : the question "Key?" was answered decline (--unattended)`,
 	} {
 		if !strings.Contains(events, want) {
 			t.Errorf("no %q in\n%s", want, events)

@@ -13,6 +13,7 @@ import (
 const (
 	verdictBurst  = 200
 	verdictRate   = 5 // a second, when the burst is used up
+	verdictsRun   = 10_000
 	missedEvery   = time.Minute
 	maxSubject    = 256 // bytes of a method's or a host's name, which the agent makes up
 	maxReason     = 512
@@ -26,16 +27,18 @@ type limiter struct {
 	mu     sync.Mutex
 	tokens float64   // protected by mu
 	filled time.Time // protected by mu; when tokens was right
+	left   int       // protected by mu; how many the run may still have written
 	missed int       // protected by mu; turned away and not yet told
 	since  time.Time // protected by mu; when the first of missed was turned away
 }
 
 func newLimiter(now func() time.Time) *limiter {
-	return &limiter{now: now, tokens: verdictBurst, filled: now()}
+	return &limiter{now: now, tokens: verdictBurst, filled: now(), left: verdictsRun}
 }
 
-// take tells whether one more may be written, and how many were turned away if it is time to tell of them.
-func (l *limiter) take() (ok bool, missed int) {
+// take tells whether one more may be written, and how many were turned away if it is time to tell of them. last is the
+// one with which the run has had all that it may have: those after it are told of when the run ends.
+func (l *limiter) take() (ok bool, missed int, last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -43,18 +46,19 @@ func (l *limiter) take() (ok bool, missed int) {
 		l.tokens = min(verdictBurst, l.tokens+passed.Seconds()*verdictRate)
 		l.filled = now
 	}
-	if ok = l.tokens >= 1; ok {
+	if ok = l.tokens >= 1 && l.left > 0; ok {
 		l.tokens--
+		l.left--
 	} else {
 		if l.missed == 0 {
 			l.since = now
 		}
 		l.missed++
 	}
-	if l.missed > 0 && now.Sub(l.since) >= missedEvery {
+	if l.missed > 0 && l.left > 0 && now.Sub(l.since) >= missedEvery {
 		missed, l.missed = l.missed, 0
 	}
-	return ok, missed
+	return ok, missed, ok && l.left == 0
 }
 
 // rest gives how many were turned away and not told of.
@@ -68,14 +72,24 @@ func (l *limiter) rest() int {
 
 // verdict writes down what was decided about something that the agent can cause, within its bounds.
 func (r *Run) verdict(rec audit.Record, text string) {
-	ok, missed := r.verdicts.take()
+	ok, missed, last := r.verdicts.take()
 	r.tellMissed(missed)
 	if !ok {
 		return
 	}
+	if last {
+		defer r.tellLast()
+	}
 	rec.Subject, rec.Reason = cut(rec.Subject, maxSubject), cut(rec.Reason, maxReason)
 	r.log.add("policy", cut(text, maxPolicyLine))
 	r.audit(rec)
+}
+
+// tellLast says in the log and the audit that nothing more of what this run makes Handler decide will be there.
+func (r *Run) tellLast() {
+	text := fmt.Sprintf("%d verdicts of this run were written, the most there can be; the rest are counted", verdictsRun)
+	r.log.add("policy", text)
+	r.audit(audit.Record{Kind: audit.KindMessage, Reason: text})
 }
 
 // tellMissed says in the log and the audit that n verdicts are not there.

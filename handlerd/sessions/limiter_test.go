@@ -26,7 +26,7 @@ func TestLimiter(t *testing.T) {
 	l := newLimiter(func() time.Time { return now })
 	take := func(n int) (written, told int) {
 		for range n {
-			ok, missed := l.take()
+			ok, missed, _ := l.take()
 			if ok {
 				written++
 			}
@@ -55,6 +55,27 @@ func TestLimiter(t *testing.T) {
 	}
 	if first, second := l.rest(), l.rest(); first != 3 || second != 0 {
 		t.Errorf("the rest is %d and then %d", first, second)
+	}
+}
+
+// TestLimiterQuota: a run that goes on for long, or floods slowly, has its end too, which is told once.
+func TestLimiterQuota(t *testing.T) {
+	now := time.Unix(1000, 0)
+	l := newLimiter(func() time.Time { return now })
+	written, told, lasts := 0, 0, 0
+	for range verdictsRun + 500 {
+		now = now.Add(time.Second / verdictRate)
+		ok, missed, last := l.take()
+		if ok {
+			written++
+		}
+		if last {
+			lasts++
+		}
+		told += missed
+	}
+	if written != verdictsRun || told != 0 || lasts != 1 || l.rest() != 500 {
+		t.Errorf("%d written, %d told, %d times the last", written, told, lasts)
 	}
 }
 

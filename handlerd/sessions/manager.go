@@ -160,7 +160,7 @@ func (m *Manager) reserve(plan *render.Plan) (*Run, error) {
 		return nil, fault.New(fault.Failed, "try again", "handlerd is ending")
 	}
 	if len(m.runs) >= MaxRuns {
-		return nil, fault.New(fault.Failed, "end one: handler ps, handler kill RUN", "%d runs live already, the most there can be", len(m.runs))
+		return nil, fault.New(fault.Refused, "end one: handler ps, handler kill RUN", "refused by P7: %d runs live already, the most of one daemon", len(m.runs))
 	}
 	for range 100 {
 		id := newID()

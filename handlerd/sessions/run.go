@@ -45,6 +45,7 @@ type Run struct {
 	once   sync.Once     // of end
 
 	// Set by start, in this order, and not changed after; end takes apart what is there.
+	answers       *policy.Answers
 	rulesOfScopes scopes.Config
 	scopes        []openScope
 	network       policy.Network
@@ -107,7 +108,7 @@ func (r *Run) start(ctx context.Context, req types.RunRequest) error {
 	}
 	spec := r.plan.Sandbox
 	for _, step := range []func(context.Context, types.RunRequest, *sandbox.Spec) error{
-		r.openScopes, r.readSecrets, r.openNetwork, r.openDir, r.openDisplay, r.finishSpec, r.startSandbox,
+		r.readAnswers, r.openScopes, r.readSecrets, r.openNetwork, r.openDir, r.openDisplay, r.finishSpec, r.startSandbox,
 	} {
 		if err := step(ctx, req, &spec); err != nil {
 			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
@@ -193,7 +194,7 @@ func (r *Run) end(cause error) {
 		if cause != nil {
 			text = "ended: " + fault.Of(cause).Text
 		}
-		r.log.add("handlerd", text)
+		r.log.end(text, cause)
 		short, _, _ := strings.Cut(text, "\n") // the rest is what the agent said, which may be anything
 		r.audit(audit.Record{Kind: audit.KindStop, Subject: r.plan.Harness, Reason: short})
 		r.log.close()

@@ -72,18 +72,37 @@ func (l *runLog) charge(payer, from, text string) {
 		l.dropped++
 		return
 	}
-	l.sizes[payer] += l.write(from, text)
+	l.sizes[payer] += l.write(types.LogLine{From: from, Text: text})
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// end adds the line that says how the run ended, whatever room there is. cause is nil where client or agent ended it
+// as they meant to.
+func (l *runLog) end(text string, cause error) {
+	line := types.LogLine{From: "handlerd", Text: cut(text, MaxLogLine)}
+	if cause != nil {
+		line.End, _ = types.FromError(cause)
+		line.End.Message = cut(line.End.Message, MaxLogLine)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return
+	}
+	l.write(line)
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
 // write writes a line, whatever room there is, and gives its length. The caller holds mu.
-func (l *runLog) write(from, text string) int64 {
-	line, err := json.Marshal(types.LogLine{Time: l.now(), From: from, Text: text})
+func (l *runLog) write(line types.LogLine) int64 {
+	line.Time = l.now()
+	data, err := json.Marshal(line)
 	if err != nil {
 		return 0
 	}
-	n, _ := l.file.Write(append(line, '\n'))
+	n, _ := l.file.Write(append(data, '\n'))
 	return int64(n)
 }
 
@@ -95,7 +114,7 @@ func (l *runLog) close() {
 		return
 	}
 	if l.dropped > 0 {
-		l.write("handlerd", fmt.Sprintf("the log was full; %d lines were dropped", l.dropped))
+		l.write(types.LogLine{From: "handlerd", Text: fmt.Sprintf("the log was full; %d lines were dropped", l.dropped)})
 	}
 	l.file.Close()
 	l.file = nil

@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/handlerd/handler/handlerd/acp"
+	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/audit"
+	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/scopes"
 	"github.com/handlerd/handler/harness"
 	"github.com/handlerd/handler/policy"
+	"github.com/handlerd/handler/sandbox"
 )
 
 // relay carries ACP between client and agent under the rules until either ends.
@@ -63,10 +66,27 @@ func (r *Run) rules() *policy.Config {
 		Reach:  func(host string, port uint16) policy.Verdict { return r.network.Decide(host, port) },
 		HostFS: r.plan.Policy.HostFS, HostTerminal: r.plan.Policy.HostTerminal, DenyClientMCP: r.plan.Policy.DenyClientMCP,
 	}
+	config.Answers = r.answers
 	if r.plan.SessionMCP == harness.SessionMCPACP {
 		config.Servers = r.servers()
 	}
 	return config
+}
+
+// readAnswers says how the agent's questions are answered without a person (P5): by what the request says, else by the
+// agent's settings.
+func (r *Run) readAnswers(_ context.Context, req types.RunRequest, _ *sandbox.Spec) error {
+	r.answers = &policy.Answers{Unattended: req.Unattended, Agent: r.plan.Policy.Unattended, Rules: r.plan.Policy.Answers}
+	switch req.Answers {
+	case "":
+	case types.AnswersAllow:
+		r.answers.Run, r.answers.RunBy = policy.AnswerAllow, "--yes"
+	case types.AnswersReads:
+		r.answers.Run, r.answers.RunBy = policy.AnswerReads, "--read-only"
+	default:
+		return fault.New(fault.Usage, "send "+types.AnswersAllow+", "+types.AnswersReads+" or nothing", "answers are not %q", cut(req.Answers, maxSubject))
+	}
+	return nil
 }
 
 // servers are the plan's, with what only the engine knows.

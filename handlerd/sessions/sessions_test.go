@@ -318,6 +318,13 @@ func TestAgentDies(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "exit code 7") || !strings.Contains(err.Error(), "last words") {
 		t.Errorf("got %v", err)
 	}
+	var end *types.Error
+	if err := w.m.Log(t.Context(), "", false, func(l types.LogLine) error { end = l.End; return nil }); err != nil {
+		t.Error(err)
+	}
+	if end == nil || !strings.Contains(end.Message, "exit code 7") {
+		t.Errorf("the log ends with %+v", end)
+	}
 	w.nothingLeft(t)
 }
 

@@ -51,7 +51,8 @@ type Supported struct{}
 
 // ClientCapabilities are what a client offers. Ours never offers files or terminals of the host (P4).
 type ClientCapabilities struct {
-	Elicitation *Elicitation `json:"elicitation,omitempty"`
+	Elicitation *Elicitation               `json:"elicitation,omitempty"`
+	Meta        map[string]json.RawMessage `json:"_meta,omitempty"`
 }
 
 // Elicitation says which questions a client can put to its person.

@@ -34,9 +34,14 @@ type Version struct {
 
 // A RunRequest asks for a run whose life is the connection's.
 type RunRequest struct {
-	Agent   string  `json:"agent"`
-	Cwd     string  `json:"cwd"`     // absolute; the scope of an agent that names none
-	Display bool    `json:"display"` // as the agent's own display = true
+	Agent   string `json:"agent"`
+	Cwd     string `json:"cwd"`     // absolute; the scope of an agent that names none
+	Display bool   `json:"display"` // as the agent's own display = true
+	// Unattended: nobody is there to be asked. The agent's questions are answered by its rules, and none waits (P5).
+	Unattended bool `json:"unattended,omitempty"`
+	// Answers is what whoever starts the run says to those questions: AnswersAllow or AnswersReads; "" leaves it to
+	// the agent's settings. It counts only where nobody is there.
+	Answers string  `json:"answers,omitempty"`
 	Wayland Wayland `json:"wayland"` // what the asking program's environment says of the display
 }
 
@@ -48,6 +53,12 @@ type ShellRequest struct {
 	Rows     uint16   `json:"rows"`     // the terminal's size; 0 for a usual one
 	Cols     uint16   `json:"cols"`
 }
+
+// Values of RunRequest.Answers.
+const (
+	AnswersAllow = "allow" // once each
+	AnswersReads = "reads" // what calls itself a read; the rest is refused
+)
 
 // Wayland are the variables that name a Wayland socket (A.6); the daemon's own environment fills what is empty.
 type Wayland struct {
@@ -104,6 +115,8 @@ type LogLine struct {
 	Time time.Time `json:"time"`
 	From string    `json:"from"` // "agent" (its standard error), "handlerd", "policy", or FromNotice
 	Text string    `json:"text"`
+	// End is in a run's last line where it ended otherwise than its client or its agent meant it to, and says why.
+	End *Error `json:"end,omitempty"`
 }
 
 // FromNotice marks a line that the person should see when the run has ended.

@@ -19,7 +19,8 @@
 //	{"event":"image","tool","path","media_type","bytes","sha256"}     a picture that was saved
 //	{"event":"question","tool","name","detail","answer","by"} answer: allow_once, allow_always, reject_once,
 //	                                                          reject_always, accept, decline, cancelled;
-//	                                                          by: person, --yes, --read-only, --unattended, nobody
+//	                                                          by: person, --yes, --read-only, --unattended, nobody,
+//	                                                          or the agent's rule: "agent web: answers[0]"
 //	{"event":"notice","severity","text"}                      what the agent or we remark; severity: info, warning, error
 //	{"event":"done","status","stop_reason","seconds","tool_calls","refused","images","error":{"message","code","rule","reason","hint"}}
 //

@@ -59,6 +59,42 @@ func (r *run) permission(req *jsonrpc.Request) {
 	})
 }
 
+// An answeredParams is a policy.MethodAnswered: a question that Handler answered by its rules.
+type answeredParams struct {
+	SessionID string                     `json:"sessionId"`
+	ToolCall  jsonrpc.PermissionToolCall `json:"toolCall"`
+	Message   string                     `json:"message"`
+	Answer    string                     `json:"answer"`
+	By        string                     `json:"by"`
+}
+
+// answeredFor shows a question that Handler answered without asking us.
+func (r *run) answeredFor(req *jsonrpc.Request) {
+	var p answeredParams
+	if req.Decode(&p) != nil {
+		return
+	}
+	req.Reply(nil)
+	t := &tool{}
+	t.merge(p.ToolCall.ToolCall)
+	e := event{Event: evQuestion, Name: "question", Detail: p.Message, Answer: p.Answer, By: p.By}
+	r.mu.Lock()
+	if known := r.tools[p.ToolCall.ToolCallID]; known != nil && p.SessionID == r.session {
+		known.merge(p.ToolCall.ToolCall)
+		if !known.shown {
+			r.show(known)
+		}
+		*t = *known
+	} else {
+		r.flushTools()
+	}
+	r.mu.Unlock()
+	if p.Message == "" {
+		e.Tool, e.Name, e.Detail = p.ToolCall.ToolCallID, t.label(), t.detail()
+	}
+	r.answered(e)
+}
+
 func (r *run) answered(e event) {
 	if e.Answer == jsonrpc.RejectOnce || e.Answer == jsonrpc.RejectAlways {
 		r.mu.Lock()

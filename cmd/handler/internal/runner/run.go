@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -124,10 +125,12 @@ func (r *run) talk(ctx context.Context, images []jsonrpc.ContentBlock, prompting
 
 // capabilities are what we offer: no files, no terminals, and forms only where somebody can fill them in.
 func (r *run) capabilities() jsonrpc.ClientCapabilities {
-	if !r.opts.Terminal || r.opts.Unattended {
-		return jsonrpc.ClientCapabilities{}
+	// What Handler's rules answer without asking us is to be seen, too.
+	caps := jsonrpc.ClientCapabilities{Meta: map[string]json.RawMessage{policy.MetaAnswered: json.RawMessage("true")}}
+	if r.opts.Terminal && !r.opts.Unattended {
+		caps.Elicitation = &jsonrpc.Elicitation{Form: &jsonrpc.Supported{}, URL: &jsonrpc.Supported{}}
 	}
-	return jsonrpc.ClientCapabilities{Elicitation: &jsonrpc.Elicitation{Form: &jsonrpc.Supported{}, URL: &jsonrpc.Supported{}}}
+	return caps
 }
 
 // watchInterrupts turns the first Ctrl-C into session/cancel and the second, or silence after the first, into the end.

@@ -307,11 +307,14 @@ func TestEscapeInjection(t *testing.T) {
 	}
 }
 
+// click is a tool call of the agent's by its id, and known announces it.
+const click = `{"toolCallId":"c1"}`
+
+func known(a *scripted, kind string) {
+	a.update(`{"sessionUpdate":"tool_call","toolCallId":"c1","title":"mcp.playwright.browser_click","kind":"` + kind + `","status":"pending","rawInput":{"server":"playwright","tool":"browser_click","arguments":{"target":"e6","element":"Order"}}}`)
+}
+
 func TestPermissions(t *testing.T) {
-	const click = `{"toolCallId":"c1"}`
-	known := func(a *scripted, kind string) {
-		a.update(`{"sessionUpdate":"tool_call","toolCallId":"c1","title":"mcp.playwright.browser_click","kind":"` + kind + `","status":"pending","rawInput":{"server":"playwright","tool":"browser_click","arguments":{"target":"e6","element":"Order"}}}`)
-	}
 	onlyAlways := `[{"optionId":"2","name":"Always","kind":"allow_always"},{"optionId":"4","name":"Never","kind":"reject_always"}]`
 	for _, c := range []struct {
 		name          string
@@ -351,6 +354,31 @@ func TestPermissions(t *testing.T) {
 				t.Errorf("answered %q, refused %d, %v, want %q, %d; on the screen:\n%s", got, out.Refused, err, c.want, c.refused, screen)
 			}
 		})
+	}
+}
+
+// What Handler's rules answered without asking us is shown like any other question, with its tool call.
+func TestAnsweredByHandler(t *testing.T) {
+	out, screen, err := play(t, Options{Terminal: true}, &scripted{}, func(a *scripted) (string, error) {
+		known(a, "execute")
+		for _, params := range []string{
+			`{"method":"session/request_permission","sessionId":"s1","toolCall":` + click + `,"answer":"reject_once","by":"agent web: answers[0]"}`,
+			`{"method":"session/request_permission","sessionId":"s1","toolCall":{"title":"look"},"answer":"allow_once","by":"--yes"}`,
+			`{"method":"elicitation/create","sessionId":"s1","message":"Key?","answer":"decline","by":"--unattended"}`,
+		} {
+			if err := a.peer.Notify(t.Context(), "_handler/answered", json.RawMessage(params)); err != nil {
+				return "", err
+			}
+		}
+		return jsonrpc.StopEndTurn, nil
+	})
+	if err != nil || out.Refused != 1 {
+		t.Errorf("refused %d, %v", out.Refused, err)
+	}
+	for _, want := range []string{`playwright: browser_click  "Order"  refused (agent web: answers[0])`, "look  allowed (--yes)", "Key?"} {
+		if !strings.Contains(screen, want) {
+			t.Errorf("no %q on the screen:\n%s", want, screen)
+		}
 	}
 }
 

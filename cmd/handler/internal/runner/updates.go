@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/handlerd/handler/handlerd/acp/jsonrpc"
+	"github.com/handlerd/handler/policy"
 )
 
 // handle gets what the agent sends, in order.
@@ -21,6 +22,8 @@ func (r *run) handle(_ context.Context, req *jsonrpc.Request) {
 		r.permission(req)
 	case jsonrpc.MethodElicitation:
 		r.elicitation(req)
+	case policy.MethodAnswered:
+		r.answeredFor(req)
 	default:
 		req.Refuse(jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "handler run has no method %q", req.Method))
 	}
