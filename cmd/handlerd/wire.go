@@ -174,7 +174,7 @@ func caBundles() []string {
 }
 
 func (w *wired) wireRuns() error {
-	log, err := audit.Open(filepath.Join(w.dirs.State, "audit", "audit.jsonl"))
+	log, err := audit.Open(w.dirs.Audit())
 	if err != nil {
 		return fault.Wrap(fault.Failed, err, "handler doctor", "the audit log")
 	}

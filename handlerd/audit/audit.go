@@ -67,6 +67,12 @@ const (
 	KindChain    = "chain"    // the chain begins here, or goes on behind a torn line; written by the log itself
 )
 
+// Kinds gives every kind there is, in the order of the constants.
+func Kinds() []string {
+	return []string{KindMessage, KindNetwork, KindAnswer, KindScope, KindStart, KindStop, KindApproval, KindSecret, KindRules,
+		KindLimit, KindShell, KindDaemon, KindChain}
+}
+
 // Verdicts of a Record.
 const (
 	Allowed = "allowed" // not a plain allow: by a rule or a person where the default is another

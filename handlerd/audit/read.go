@@ -72,6 +72,34 @@ func decode(line []byte, match Match) (Record, bool) {
 	return r, true
 }
 
+// Watch gives each the last n records that match chooses and then every one that is appended, none twice and none left
+// out, until the context ends or each fails; it gives that error.
+func Watch(ctx context.Context, path string, n int, match Match, each func(Record) error) error {
+	f := follower{path: path, match: match}
+	defer f.close()
+	if err := f.open(io.SeekEnd); err != nil { // first, so that what comes meanwhile is seen twice and not never
+		return err
+	}
+	records, err := Tail(path, n, match)
+	if err != nil {
+		return err
+	}
+	shown := int64(0)
+	f.each = func(r Record) error {
+		if r.N > 0 && r.N <= shown {
+			return nil
+		}
+		shown = max(shown, r.N)
+		return each(r)
+	}
+	for _, r := range records {
+		if err := f.each(r); err != nil {
+			return err
+		}
+	}
+	return f.follow(ctx)
+}
+
 // pollEvery is how long a new record may wait for a follower.
 const pollEvery = 200 * time.Millisecond
 
@@ -84,6 +112,11 @@ func Follow(ctx context.Context, path string, match Match, each func(Record) err
 	if err := f.open(io.SeekEnd); err != nil {
 		return err
 	}
+	return f.follow(ctx)
+}
+
+// follow reads on until the context ends or each fails.
+func (f *follower) follow(ctx context.Context) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {

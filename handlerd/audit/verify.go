@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -60,14 +61,14 @@ type Report struct {
 // that it could not be read. kept is a head that the person kept elsewhere, "N:DIGEST" or the digest alone; "" for none.
 // It may run while the log is appended to and put aside.
 func Verify(path, kept string) (Report, error) {
-	chain, report, err := verify(path)
+	chain, report, err := verify(path, false)
 	if err != nil {
 		return report, err
 	}
 	return report, chain.holds(path, kept)
 }
 
-func verify(path string) (*chain, Report, error) {
+func verify(path string, keep bool) (*chain, Report, error) {
 	before, known, err := readHead(path)
 	if err != nil {
 		return nil, Report{}, err
@@ -82,7 +83,7 @@ func verify(path string) (*chain, Report, error) {
 	if err != nil {
 		return nil, Report{}, err
 	}
-	chain := &chain{path: path, head: before, known: known, first: firstKept{after.First, after.FirstPrev}}
+	chain := &chain{path: path, head: before, known: known, first: firstKept{after.First, after.FirstPrev}, keep: keep}
 	for _, f := range files {
 		if err := chain.load(f, f.Name()); err != nil {
 			return nil, Report{}, err
@@ -147,6 +148,7 @@ type entry struct {
 	told
 	form    int
 	kind    string
+	time    time.Time
 	sum     digest
 	torn    int64  // of a marker
 	tornSum string // of a marker
@@ -155,7 +157,7 @@ type entry struct {
 	file   string
 	line   int
 	offset int64
-	raw    rawLine // with formTorn
+	raw    rawLine // with formTorn, or where the chain keeps all
 }
 
 func (e *entry) bad(what, format string, args ...any) *Tampering {
@@ -168,6 +170,7 @@ type chain struct {
 	head    headState // as it was before the files were looked at
 	known   bool      // there is a head
 	first   firstKept // what the oldest line should be
+	keep    bool      // keep the lines themselves
 	entries []entry
 	report  Report
 
@@ -177,9 +180,13 @@ type chain struct {
 
 // load reads a file's lines.
 func (c *chain) load(r io.Reader, name string) error {
-	lines := rawLines{r: bufio.NewReaderSize(io.LimitReader(r, maxVerified), 64<<10)}
-	offset := int64(0)
-	for number := 1; ; number++ {
+	return c.loadFrom(io.LimitReader(r, maxVerified), name, 1, 0)
+}
+
+// loadFrom reads lines of which the first has a number and an offset in their file.
+func (c *chain) loadFrom(r io.Reader, name string, number int, offset int64) error {
+	lines := rawLines{r: bufio.NewReaderSize(r, 64<<10)}
+	for ; ; number++ {
 		line, err := lines.next()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -195,8 +202,12 @@ func (c *chain) load(r io.Reader, name string) error {
 			c.describe(&e, line.text)
 		case isOlder(line.text):
 			e.form = formOlder
+			c.describe(&e, line.text)
 		default:
-			e.form, e.raw = formTorn, rawLine{append([]byte(nil), line.text...), line.bytes, line.ended}
+			e.form = formTorn
+		}
+		if c.keep || e.form == formTorn {
+			e.raw = rawLine{bytes.Clone(line.text), line.bytes, line.ended}
 		}
 		c.entries = append(c.entries, e)
 	}
@@ -208,7 +219,7 @@ func (c *chain) describe(e *entry, text []byte) {
 	if json.Unmarshal(text, &r) != nil {
 		return
 	}
-	e.kind, e.torn, e.tornSum = r.Kind, r.Torn, r.TornSum
+	e.kind, e.time, e.torn, e.tornSum = r.Kind, r.Time, r.Torn, r.TornSum
 	if e.begin {
 		e.why = r.Reason
 	}

@@ -521,3 +521,104 @@ func FuzzVerify(f *testing.F) {
 		}
 	})
 }
+
+// TestExport: an exported file is the lines as they are, and is held as the log is.
+func TestExport(t *testing.T) {
+	path := writeLog(t, 20, 1200)
+	name := filepath.Join(t.TempDir(), "x.jsonl")
+	var out bytes.Buffer
+	r, err := Export(path, time.Time{}, time.Now(), &out)
+	if err != nil || r.Lines != 21 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if !bytes.Contains(out.Bytes(), bytes.Join(readLines(t, aside(path, 1)), nil)) {
+		t.Error("the lines are not as they were")
+	}
+	check := func(data []byte) error {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := VerifyExport(name, "")
+		return err
+	}
+	if err := check(out.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(out.Bytes(), []byte("\n"))
+	for i := range lines[:len(lines)-1] {
+		if err := check(bytes.Join(slices.Delete(slices.Clone(lines), i, i+1), nil)); err == nil {
+			t.Errorf("line %d is gone and nobody sees", i+1)
+		}
+		changed := slices.Clone(lines)
+		changed[i] = bytes.Replace(lines[i], []byte("refused"), []byte("allowed"), 1)
+		if bytes.Equal(changed[i], lines[i]) {
+			continue
+		}
+		var bad *Tampering
+		if err := check(bytes.Join(changed, nil)); !errors.As(err, &bad) || bad.Line != i+1 {
+			t.Errorf("line %d is edited: %v", i+1, err)
+		}
+	}
+	lines2 := readLines(t, path)
+	writeLines(t, path, append(lines2[:len(lines2)-1:len(lines2)-1], []byte("x\n")))
+	if _, err := Export(path, time.Time{}, time.Now(), &out); !errors.As(err, new(*Tampering)) {
+		t.Errorf("a log that was touched is exported: %v", err)
+	}
+}
+
+// TestExportSince: a part of the log is held by itself too.
+func TestExportSince(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := openTest(t, path)
+	begin := time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC)
+	hour := 0
+	l.now = func() time.Time { return begin.Add(time.Duration(hour) * time.Hour) }
+	for hour = range 10 {
+		if err := l.Append(refusal(fmt.Sprint(hour))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := filepath.Join(t.TempDir(), "x.jsonl")
+	for since, want := range map[int]int64{0: 11, 5: 5, 9: 1, 20: 0} {
+		var out bytes.Buffer
+		_, err := Export(path, begin.Add(time.Duration(since)*time.Hour), begin, &out)
+		if err := errors.Join(err, os.WriteFile(name, out.Bytes(), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := VerifyExport(name, ""); err != nil || r.Lines != want {
+			t.Errorf("since %d: %+v, %v", since, r, err)
+		}
+	}
+}
+
+// TestWatch: what is there and what comes is given once each.
+func TestWatch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := openTest(t, path)
+	l.max = 2000
+	for i := range 5 {
+		if err := l.Append(refusal(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	done := errors.New("done")
+	err := Watch(t.Context(), path, 3, nil, func(r Record) error {
+		got = append(got, r.Subject)
+		if len(got) <= 20 {
+			if err := l.Append(refusal(fmt.Sprint(4 + len(got)))); err != nil {
+				return err
+			}
+			return nil
+		}
+		return done
+	})
+	if !errors.Is(err, done) || len(got) != 21 {
+		t.Fatal(got, err)
+	}
+	for i, s := range got {
+		if s != fmt.Sprint(i+2) {
+			t.Fatalf("%v", got)
+		}
+	}
+}

@@ -23,6 +23,9 @@ type Dirs struct {
 // Socket is the path of the daemon's API socket.
 func (d Dirs) Socket() string { return filepath.Join(d.Run, "handlerd.sock") }
 
+// Audit is the path of the audit log.
+func (d Dirs) Audit() string { return filepath.Join(d.State, "audit", "audit.jsonl") }
+
 // Log is the path of the log of a daemon that the command line started.
 func (d Dirs) Log() string { return filepath.Join(d.State, "handlerd.log") }
 
