@@ -78,6 +78,7 @@ const (
 	Allowed = "allowed" // not a plain allow: by a rule or a person where the default is another
 	Edited  = "edited"
 	Refused = "refused"
+	Asked   = "asked" // a person was asked; another record has the answer
 )
 
 // A Record is one line. Texts are cut to their bounds, control characters taken out, and user names, passwords and

@@ -1,0 +1,113 @@
+package types
+
+import "time"
+
+// Paths of the approvals and of the network rules of live runs.
+const (
+	// PathApprovals: GET ?run=ID gives []Approval; with watch=1 a stream of ApprovalEvent, a line each, during which
+	// somebody counts as being there to be asked. Below it /{id}: GET gives Approval, POST takes ApprovalAnswer and
+	// gives ApprovalDone; an id is accepted by its unique beginning.
+	PathApprovals = "/v1/approvals"
+	// PathRules: POST takes RuleChange and gives RuleChanged. The rules of one run: GET PathRuns/{id}/rules gives
+	// []LiveRule.
+	PathRules = "/v1/rules"
+	// PathVerdicts: GET ?agent=&run=&last=N&follow=1 gives a stream of NetworkVerdict, a line each, oldest first.
+	PathVerdicts = "/v1/verdicts"
+)
+
+// Kinds of an Approval.
+const ApprovalNetwork = "network" // may a run reach a destination
+
+// How long an answer or a rule holds.
+const (
+	ScopeOnce   = "once"   // what waits now, or the next connection
+	ScopeRun    = "run"    // until the run ends
+	ScopeAlways = "always" // in the agent's file
+)
+
+// An Approval is a question that waits for a person (contract H).
+type Approval struct {
+	ID      string    `json:"id"`
+	Kind    string    `json:"kind"`
+	Run     string    `json:"run"`
+	Agent   string    `json:"agent"`
+	Subject string    `json:"subject"` // what it is about: "host:port"
+	Text    string    `json:"text"`    // the question, one line
+	Detail  string    `json:"detail"`  // what an answer for longer than once comes to
+	Scopes  []string  `json:"scopes"`  // how long an answer may hold
+	Waiting int       `json:"waiting"` // how many wait for the answer
+	Asked   time.Time `json:"asked"`
+	Expires time.Time `json:"expires"`
+}
+
+// States of an ApprovalEvent.
+const (
+	ApprovalWatching  = "watching"  // the first event: from now on the watcher counts
+	ApprovalAsked     = "asked"     // a question waits
+	ApprovalAnswered  = "answered"  // by a person or by a rule that a person made
+	ApprovalExpired   = "expired"   // nobody answered
+	ApprovalWithdrawn = "withdrawn" // nobody waits for the answer any more
+)
+
+// An ApprovalEvent is what happens to a question. What waits when a watcher comes is told as asked.
+type ApprovalEvent struct {
+	State    string          `json:"state"`
+	Approval *Approval       `json:"approval,omitempty"` // not with ApprovalWatching
+	Answer   *ApprovalAnswer `json:"answer,omitempty"`   // with ApprovalAnswered
+}
+
+// An ApprovalAnswer is a person's answer.
+type ApprovalAnswer struct {
+	Allow bool   `json:"allow"`
+	Scope string `json:"scope"`        // one of the question's Scopes; ScopeOnce if empty
+	By    string `json:"by,omitempty"` // where it was given, for the audit log: "handler approvals"; at most 100 bytes
+}
+
+// An ApprovalDone says what an answer did.
+type ApprovalDone struct {
+	Approval Approval       `json:"approval"`
+	Answer   ApprovalAnswer `json:"answer"`
+	Note     string         `json:"note,omitempty"` // such as the file that a rule was saved in
+}
+
+// A RuleChange adds a network rule.
+type RuleChange struct {
+	Agent string `json:"agent"`
+	Run   string `json:"run,omitempty"` // with ScopeOnce and ScopeRun: this run only, by the beginning of its id
+	Kind  string `json:"kind"`          // "allow", "deny" or "private"
+	Rule  string `json:"rule"`
+	Scope string `json:"scope"` // ScopeAlways if empty
+}
+
+// A RuleChanged says what a RuleChange did.
+type RuleChanged struct {
+	Agent   string   `json:"agent"`
+	Kind    string   `json:"kind"`
+	Rule    string   `json:"rule"`
+	Scope   string   `json:"scope"`
+	Runs    []string `json:"runs"`              // live runs whose next connection is judged by it
+	File    string   `json:"file,omitempty"`    // where it was saved
+	Created bool     `json:"created,omitempty"` // that file is new: the agent was only a harness's own name
+	Note    string   `json:"note,omitempty"`    // what the person should know of it
+}
+
+// A LiveRule is one rule of a live run.
+type LiveRule struct {
+	Kind  string `json:"kind"`
+	Rule  string `json:"rule"`
+	By    string `json:"by"`
+	Scope string `json:"scope,omitempty"` // for rules that came after the start
+}
+
+// A NetworkVerdict is one line of `handler policy log`.
+type NetworkVerdict struct {
+	Time    time.Time `json:"time"`
+	Run     string    `json:"run,omitempty"`
+	Agent   string    `json:"agent"`
+	Kind    string    `json:"kind"` // "network", "approval" or "rules"
+	Rule    string    `json:"rule,omitempty"`
+	Verdict string    `json:"verdict,omitempty"`
+	Subject string    `json:"subject"`
+	Reason  string    `json:"reason"`
+	Hint    string    `json:"hint,omitempty"`
+}
