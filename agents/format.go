@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/handlerd/handler/configfile"
 )
 
 // Format writes an agent as TOML, in the order of the fields of Agent, tables sorted by name, nothing that is at
@@ -151,25 +153,5 @@ func key(name string) string {
 	return quote(name)
 }
 
-// quote writes a basic string of TOML: Go's quoting has escapes that TOML does not know.
-func quote(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case isControl(r) || r >= 0x80 && r < 0xa0:
-			fmt.Fprintf(&b, `\u%04X`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
-}
+// quote writes a basic string of TOML.
+func quote(s string) string { return configfile.Quote(s) }

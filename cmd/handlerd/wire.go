@@ -14,6 +14,7 @@ import (
 	"github.com/handlerd/handler/cmd/internal/dirs"
 	"github.com/handlerd/handler/handlerd/api"
 	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/approvals"
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/display"
@@ -37,7 +38,9 @@ type wired struct {
 	builder  *toolbox.Builder
 	audit    *audit.Log
 	runs     *sessions.Manager
-	closers  []func() error
+
+	approvals *approvals.Queue
+	closers   []func() error
 }
 
 // wire makes every part, in the order of wired's fields; close ends them.
@@ -188,11 +191,12 @@ func (w *wired) wireRuns() error {
 	if err != nil {
 		return err
 	}
+	w.approvals = approvals.New(approvals.Options{Audit: log.Append, Logger: w.log.With("part", "approvals")})
 	w.runs = sessions.New(sessions.Options{
 		Driver: w.driver,
 		Plan:   w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
-		Scopes: w.scopes,
-		Audit:  log, Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), StateDir: w.dirs.State, Guest: guest,
+		Scopes: w.scopes, Approvals: w.approvals, SaveRule: w.catalog.SaveRule,
+		Audit: log, Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), StateDir: w.dirs.State, Guest: guest,
 		Logger: w.log,
 	})
 	return nil
@@ -241,7 +245,7 @@ func findDisplay(runtimeDir string) func(context.Context, types.Wayland) (string
 
 func (w *wired) apiOptions(stop func(), busy func() func()) api.Options {
 	return api.Options{
-		Runs: runs{w.runs}, Images: images{w.builder}, Doctor: w.doctor, Stop: stop, Busy: busy,
+		Runs: runs{w.runs}, Rules: w.runs, Approvals: w.approvals, AuditFile: w.dirs.Audit(), Images: images{w.builder}, Doctor: w.doctor, Stop: stop, Busy: busy,
 		Version: version, Logger: w.log.With("part", "api"),
 		Shell: func(ctx context.Context, id string, req types.ShellRequest) (api.Shell, error) {
 			shell, err := w.runs.Shell(ctx, id, req)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/approvals"
 	"github.com/handlerd/handler/handlerd/fault"
 )
 
@@ -56,9 +57,13 @@ type Images interface {
 
 // Options are what a Server is made of; Logger and Doctor may be nil.
 type Options struct {
-	Runs   Runs
-	Images Images
-	Doctor func(context.Context) []types.Finding
+	Runs  Runs
+	Rules Rules
+	// Approvals are the questions to the person; AuditFile is where the verdicts are read.
+	Approvals *approvals.Queue
+	AuditFile string
+	Images    Images
+	Doctor    func(context.Context) []types.Finding
 	// Shell starts a command of the person's in a live run and returns when it runs; nil where there are none.
 	Shell   func(ctx context.Context, id string, req types.ShellRequest) (Shell, error)
 	Stop    func()               // begins the daemon's end; returns at once
@@ -96,6 +101,7 @@ func New(opts Options) *Server {
 	mux.HandleFunc("POST "+types.PathRemove, s.remove)
 	mux.HandleFunc("GET "+types.PathDoctor, s.doctor)
 	mux.HandleFunc("POST "+types.PathStop, s.stop)
+	s.routeApprovals(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, fault.New(fault.NotFound, "", "the API has no %s %s", r.Method, r.URL.Path))
 	})

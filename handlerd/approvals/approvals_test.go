@@ -323,11 +323,11 @@ func TestBounds(t *testing.T) {
 		if n := spam(); n != askBurst-MaxPendingRun {
 			t.Errorf("%d questions more", n)
 		}
-		time.Sleep(2 * askEvery)
+		time.Sleep(2 * askEvery) // synctest's clock: no time passes
 		if n := spam(); n != 2 {
 			t.Errorf("%d questions after a while", n)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // of the same clock
 		if n := spam(); n != askBurst || len(q.paces) != 1 {
 			t.Errorf("%d questions after an hour, %d paces", n, len(q.paces))
 		}

@@ -43,6 +43,7 @@ const (
 
 	maxLink = 128     // bytes that a line's number and the digest of the one before it take, at most
 	maxText = 2 << 10 // bytes of reason and subject; JSON may double them
+	maxHint = 512     // bytes of a hint: a command
 	maxName = 128     // bytes of every other text
 )
 
@@ -96,6 +97,7 @@ type Record struct {
 	Verdict string    `json:"verdict,omitempty"` // "" where nothing was judged
 	Subject string    `json:"subject,omitempty"` // what was judged: a method, "host:port", a path, a tool's title
 	Reason  string    `json:"reason,omitempty"`
+	Hint    string    `json:"hint,omitempty"` // what a person does about it
 
 	// Of KindChain: how many bytes before this line are no line, since a crash cut one short, and their SHA-256.
 	Torn    int64  `json:"torn,omitempty"`
@@ -104,12 +106,14 @@ type Record struct {
 
 // Of begins a record with what a verdict of package policy says.
 func Of(v policy.Verdict) Record {
-	r := Record{Rule: v.Rule, Reason: v.Reason, Verdict: Allowed}
+	r := Record{Rule: v.Rule, Reason: v.Reason, Hint: v.Hint, Verdict: Allowed}
 	switch v.Action {
 	case policy.Edit:
 		r.Verdict = Edited
 	case policy.Refuse:
 		r.Verdict = Refused
+	case policy.Ask:
+		r.Verdict = Asked
 	}
 	return r
 }
@@ -127,7 +131,7 @@ func encode(r Record, now func() time.Time) ([]byte, error) {
 	for _, name := range []*string{&r.Run, &r.Session, &r.Agent, &r.Kind, &r.Rule, &r.Verdict} {
 		*name = clean(*name, maxName)
 	}
-	r.Subject, r.Reason = clean(r.Subject, maxText), clean(r.Reason, maxText)
+	r.Subject, r.Reason, r.Hint = clean(r.Subject, maxText), clean(r.Reason, maxText), clean(r.Hint, maxHint)
 	line, err := json.Marshal(r)
 	if err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func (r *Run) verdict(rec audit.Record, text string) {
 	if last {
 		defer r.tellLast()
 	}
-	rec.Subject, rec.Reason = cut(rec.Subject, maxSubject), cut(rec.Reason, maxReason)
+	rec.Subject, rec.Reason, rec.Hint = cut(rec.Subject, maxSubject), cut(rec.Reason, maxReason), cut(rec.Hint, maxReason)
 	r.log.add("policy", cut(text, maxPolicyLine))
 	r.audit(rec)
 }

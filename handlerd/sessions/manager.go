@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/approvals"
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
@@ -53,6 +54,10 @@ type Options struct {
 	// Scopes says what may be a scope and what is protected in one; it is asked at every start.
 	Scopes func() (scopes.Config, error)
 	Audit  *audit.Log
+	// Approvals is where a person is asked; SaveRule adds a network rule to an agent's file, and says whether it made
+	// that file.
+	Approvals *approvals.Queue
+	SaveRule  func(agent, kind, rule string) (file string, created bool, err error)
 
 	Owner    string // LabelOwner of what this daemon makes
 	RunRoot  string // parent of the run directories; short, private
@@ -75,6 +80,8 @@ type Manager struct {
 
 	sweepMu sync.Mutex
 	swept   bool // protected by sweepMu
+
+	saveMu sync.Mutex // one rule at a time is saved
 
 	infoMu sync.Mutex
 	known  *sandbox.Info // protected by infoMu; nil until the engine was asked

@@ -38,11 +38,12 @@ func (r *Run) readSecrets(_ context.Context, _ types.RunRequest, spec *sandbox.S
 }
 
 // openNetwork makes the run's rules, its proxy, and the placeholder key of its upstreams.
-func (r *Run) openNetwork(_ context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
-	var err error
-	if r.network, err = r.m.opts.Network(r.plan); err != nil {
+func (r *Run) openNetwork(_ context.Context, req types.RunRequest, spec *sandbox.Spec) error {
+	base, err := r.m.opts.Network(r.plan)
+	if err != nil {
 		return err
 	}
+	r.neverAsk = req.NeverAsk
 	env := maps.Clone(spec.Env)
 	if env == nil {
 		env = map[string]string{}
@@ -63,13 +64,14 @@ func (r *Run) openNetwork(_ context.Context, _ types.RunRequest, spec *sandbox.S
 	maps.Copy(env, proxyEnv())
 	spec.Env = env
 	r.egress, err = egress.New(egress.Options{
-		Rules: func() policy.Network { return r.network }, Upstreams: ups, Key: key,
+		Rules: r.network.get, Ask: r.askNetwork, Upstreams: ups, Key: key,
 		Resolver: r.m.opts.Resolver, Audit: r.auditEgress, Logger: r.m.log.With("run", r.id),
 		Pool: r.m.pool,
 	})
 	if err != nil {
 		return fault.Wrap(fault.Usage, err, "", "the network of agent %s", r.plan.Agent)
 	}
+	r.network.begin(base, r.rulesChanged)
 	return nil
 }
 

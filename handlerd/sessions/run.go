@@ -48,7 +48,7 @@ type Run struct {
 	answers       *policy.Answers
 	rulesOfScopes scopes.Config
 	scopes        []openScope
-	network       policy.Network
+	neverAsk      bool
 	egress        *egress.Server
 	dir           *rundir.Dir
 	display       *display.Context
@@ -65,6 +65,7 @@ type Run struct {
 	mu      sync.Mutex
 	notices []string // protected by mu
 
+	network  *liveNetwork
 	verdicts *limiter // of what the agent can have written down
 	shells   shells
 }
@@ -73,7 +74,7 @@ func newRun(m *Manager, id string, plan *render.Plan, log *runLog) *Run {
 	// The run's context is nobody's request: it ends by cancel alone.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r := &Run{m: m, id: id, plan: plan, since: time.Now(), log: log, ctx: ctx, cancel: cancel, gone: make(chan struct{}),
-		verdicts: newLimiter(time.Now)}
+		verdicts: newLimiter(time.Now), network: &liveNetwork{}}
 	r.state.Store(types.StateStarting)
 	return r
 }
@@ -282,7 +283,7 @@ func (r *Run) status(ctx context.Context) types.Run {
 	for _, sc := range r.scopes {
 		s.Scopes = append(s.Scopes, types.Scope{Path: sc.path, Mode: sc.mode()})
 	}
-	for _, rule := range r.network.Rules {
+	for _, rule := range r.network.get().Rules {
 		if rule.Kind != policy.KindDeny {
 			s.Hosts++
 		}

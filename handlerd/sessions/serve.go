@@ -63,7 +63,7 @@ func (r *Run) rules() *policy.Config {
 	}
 	config := &policy.Config{
 		Agent: r.plan.Agent, Scopes: open, Resolve: scopes.Resolve, ReadOnly: r.rulesOfScopes.ReadOnly(paths),
-		Reach:  func(host string, port uint16) policy.Verdict { return r.network.Decide(host, port) },
+		Reach:  func(host string, port uint16) policy.Verdict { return r.network.get().Decide(host, port) },
 		HostFS: r.plan.Policy.HostFS, HostTerminal: r.plan.Policy.HostTerminal, DenyClientMCP: r.plan.Policy.DenyClientMCP,
 	}
 	config.Answers = r.answers

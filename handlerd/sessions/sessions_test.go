@@ -18,6 +18,7 @@ import (
 
 	"github.com/handlerd/handler/handlerd/acp/jsonrpc"
 	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/approvals"
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/fault"
@@ -103,7 +104,7 @@ func newWorld(t *testing.T, fakeOptions fake.Options, agentTOML map[string]strin
 		Scopes: func() (scopes.Config, error) {
 			return scopes.Config{Home: c.Home, Handler: []string{c.Config, c.State}}, nil
 		},
-		Audit: log, Owner: "test-owner", RunRoot: w.runRoot, StateDir: c.State, Guest: filepath.Join(programs, "handler-guest"),
+		Audit: log, Approvals: approvals.New(approvals.Options{Audit: log.Append}), SaveRule: c.SaveRule, Owner: "test-owner", RunRoot: w.runRoot, StateDir: c.State, Guest: filepath.Join(programs, "handler-guest"),
 	})
 	t.Cleanup(func() {
 		if err := w.m.Close(context.Background()); err != nil {

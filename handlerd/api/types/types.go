@@ -39,6 +39,9 @@ type RunRequest struct {
 	Display bool   `json:"display"` // as the agent's own display = true
 	// Unattended: nobody is there to be asked. The agent's questions are answered by its rules, and none waits (P5).
 	Unattended bool `json:"unattended,omitempty"`
+	// NeverAsk: what Handler itself would ask about, such as a destination that no rule names, is refused, even where
+	// somebody watches the approvals (H).
+	NeverAsk bool `json:"neverAsk,omitempty"`
 	// Answers is what whoever starts the run says to those questions: AnswersAllow or AnswersReads; "" leaves it to
 	// the agent's settings. It counts only where nobody is there.
 	Answers string  `json:"answers,omitempty"`
