@@ -41,7 +41,7 @@ url = "https://mcp.example.com/mcp"
 Authorization = "Bearer x"
 
 [network]
-allow = ["example.org", "*.example.com"]
+allow = ["example.org", "*.example.com", "GET,HEAD http://repo.example.org/debian/*"]
 deny = ["ads.example.com"]
 private = ["10.0.0.5:8080"]
 presets = ["npm"]
@@ -72,6 +72,8 @@ file = "/home/ana/key"
 
 [upstreams.anthropic]
 url = "http://127.0.0.1:8080"
+methods = ["POST"]
+paths = ["/v1/messages*"]
 
 [env]
 LANG = "de_DE.UTF-8"
@@ -149,6 +151,10 @@ func TestParseRefuses(t *testing.T) {
 		{"client_mcp", "[policy]\nclient_mcp = \"no\"\n", "client_mcp"},
 		{"secret name", "[secrets.\"a b\"]\nfile = \"/x\"\n", "not a name"},
 		{"upstream", "[upstreams.x]\nurl = \"http://example.com\"\n", "https"},
+		{"upstream that changes nothing", "[upstreams.x]\n", "upstreams.x: it changes nothing"},
+		{"upstream's method", "[upstreams.x]\nmethods = [\"get\"]\n", "upstreams.x: methods"},
+		{"upstream's path", "[upstreams.x]\npaths = [\"/a/../b\"]\n", "upstreams.x: path"},
+		{"upstream's paths", "[upstreams.x]\npaths = [\"/a\", \"/a\"]\n", "there twice"},
 		{"env", "[env]\nHTTPS_PROXY = \"x\"\n", "proxy"},
 		{"env loader", "[env]\nLD_PRELOAD = \"x\"\n", "LD_PRELOAD"},
 		{"env display", "[env]\nWAYLAND_DISPLAY = \"x\"\n", "WAYLAND_DISPLAY"},

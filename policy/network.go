@@ -21,13 +21,35 @@ type Network struct {
 // private rule that names it and its port, and nothing else; every other host needs an allow rule, or with
 // UnknownAsk a person's yes. A name that is allowed here must still be judged by [Network.DecideResolved].
 func (n Network) Decide(host string, port uint16) Verdict {
-	v, _ := n.Explain(host, port)
+	v, _ := n.judge(&target{host: host, port: port})
 	return v
+}
+
+// An Entry is a rule and everyone who asked for it.
+type Entry struct {
+	Rule Rule     // its By is the first of By
+	By   []string // in order, none twice
+}
+
+// Entries gives the rules in order, those that mean the same as one.
+func (n Network) Entries() []Entry {
+	entries, at := make([]Entry, 0, len(n.Rules)), make(map[Rule]int, len(n.Rules))
+	for _, r := range n.Rules {
+		key := r
+		key.By = ""
+		i, known := at[key]
+		if !known {
+			i, at[key] = len(entries), len(entries)
+			entries = append(entries, Entry{Rule: r})
+		}
+		entries[i].By = appendNew(entries[i].By, r.By)
+	}
+	return entries
 }
 
 // A Step is what one rule had to say about a destination.
 type Step struct {
-	Rule    Rule
+	Entry
 	Decided bool   // the verdict rests on this rule
 	Note    string // "names it", "does not name it", "names the host, but only port 8443"
 }
@@ -38,15 +60,33 @@ func (n Network) Explain(host string, port uint16) (Verdict, []Step) {
 }
 
 func (n Network) explain(t target) (Verdict, []Step) {
+	v, decided := n.judge(&t)
+	if _, err := CanonicalHost(t.host); err != nil || t.port == 0 {
+		return v, nil // no rule can name it
+	}
+	steps := []Step{}
+	for _, e := range n.Entries() {
+		step := Step{Entry: e, Note: e.Rule.note(t)}
+		if decided >= 0 {
+			rule := n.Rules[decided]
+			rule.By = e.Rule.By
+			step.Decided = rule == e.Rule
+		}
+		steps = append(steps, step)
+	}
+	return v, steps
+}
+
+// judge makes the target's host canonical and gives the verdict, with the index of the rule that decided or -1.
+func (n Network) judge(t *target) (v Verdict, decided int) {
 	canonical, err := CanonicalHost(t.host)
 	if err != nil {
-		return refuseNet("D.2", err.Error(), ""), nil
-	}
-	if t.port == 0 {
-		return refuseNet("D.3", "port 0 of "+canonical+" cannot be reached", ""), nil
+		return refuseNet("D.2", err.Error(), ""), -1
 	}
 	t.host = canonical
-	steps := make([]Step, len(n.Rules))
+	if t.port == 0 {
+		return refuseNet("D.3", "port 0 of "+canonical+" cannot be reached", ""), -1
+	}
 	deny, allow := -1, -1
 	addr, _ := netip.ParseAddr(canonical)
 	class, public := Class{}, true
@@ -54,8 +94,7 @@ func (n Network) explain(t target) (Verdict, []Step) {
 		class, public = ClassifyAddr(addr)
 	}
 	for i, r := range n.Rules {
-		steps[i] = Step{Rule: r, Note: r.note(t)}
-		if !r.namesHost(canonical) || !r.namesWhat(t) {
+		if !r.namesHost(canonical) || !r.namesWhat(*t) {
 			continue
 		}
 		switch {
@@ -67,17 +106,15 @@ func (n Network) explain(t target) (Verdict, []Step) {
 	}
 	switch {
 	case deny >= 0:
-		steps[deny].Decided = true
-		return n.refuseDenied(t, n.Rules[deny]), steps
+		return n.refuseDenied(*t, n.Rules[deny]), deny
 	case !public && !class.Nameable:
-		return refuseNet("D.2", fmt.Sprintf("%s is %s, which is never reached from a sandbox", canonical, class), ""), steps
+		return refuseNet("D.2", fmt.Sprintf("%s is %s, which is never reached from a sandbox", canonical, class), ""), -1
 	case allow >= 0:
-		steps[allow].Decided = true
-		return Verdict{}, steps
+		return Verdict{}, allow
 	case !public:
-		return n.refusePrivate(canonical, class, t.port), steps
+		return n.refusePrivate(canonical, class, t.port), -1
 	}
-	return n.unnamed(t), steps
+	return n.unnamed(*t), -1
 }
 
 // DecideResolved judges every address that a name resolved to (D.2): one that is not public, and that no private

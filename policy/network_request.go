@@ -20,7 +20,8 @@ type Request struct {
 // path that is not plain ([PlainPath]) is one that no allow rule about paths names and every deny rule about paths
 // does.
 func (n Network) DecideRequest(r Request) Verdict {
-	v, _ := n.ExplainRequest(r)
+	t := r.target()
+	v, _ := n.judge(&t)
 	return v
 }
 
@@ -58,11 +59,12 @@ func (n Network) ExplainUpstream(s Served, method, path string) (Verdict, []Step
 		return refuseNet("D.9", "the path of the request is not in its plain form: "+err.Error(), ""), nil
 	}
 	steps, deny := []Step{}, -1
-	for _, r := range n.Rules {
+	for _, e := range n.Entries() {
+		r := e.Rule
 		if r.Upstream == "" {
 			continue
 		}
-		step := Step{Rule: r, Note: "names it"}
+		step := Step{Entry: e, Note: "names it"}
 		switch {
 		case r.Upstream != s.Name:
 			step.Note = "does not name it"

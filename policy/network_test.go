@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -414,18 +415,26 @@ func TestDecideResolved(t *testing.T) {
 }
 
 func TestPresets(t *testing.T) {
-	for _, name := range PresetNames() {
-		rules, err := Presets(name)
-		if err != nil || len(rules) == 0 {
-			t.Fatalf("Presets(%s) = %v, %v", name, rules, err)
+	names := PresetNames()
+	if !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) {
+		t.Errorf("the presets are not sorted: %v", names)
+	}
+	for _, p := range AllPresets() {
+		rules, err := Presets(p.Name)
+		if err != nil || len(rules) == 0 || p.Title == "" || p.Source == "" || !slices.IsSorted(rules) {
+			t.Errorf("preset %+v, %v", p, err)
 		}
 		for _, text := range rules {
-			if r, err := ParseRule(KindAllow, text, "preset "+name); err != nil || r.String() != text {
-				t.Errorf("preset %s: %v, %v", name, r, err)
+			r, err := ParseRule(KindAllow, text, "preset "+p.Name)
+			if err != nil || r.String() != text || r.Port != 0 {
+				t.Errorf("preset %s: %v, %v", p.Name, r, err)
+			}
+			if r.Shared() {
+				t.Errorf("preset %s: strangers have names under %s", p.Name, r)
 			}
 		}
 	}
-	if _, err := Presets("nmp"); err == nil || !strings.Contains(err.Error(), "crates, debian, github, go, npm, pypi") {
+	if _, err := Presets("nmp"); err == nil || !strings.Contains(err.Error(), "maven, npm, nuget") {
 		t.Errorf("Presets(nmp): %v", err)
 	}
 }

@@ -46,11 +46,11 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.toolbox, "toolbox", "", "toolbox to run in (default: the default one)")
 	fl.StringVar(&f.description, "description", "", "what it is for")
 	fl.StringArrayVar(&f.scopes, "scope", nil, "folder it sees, with :ro or :rw behind (repeatable; none: the folder a run starts in)")
-	fl.StringSliceVar(&f.allow, "allow", nil, "host it reaches: host, *.suffix or host:port (repeatable)")
-	fl.StringSliceVar(&f.deny, "deny", nil, "host it never reaches (repeatable)")
+	fl.StringArrayVar(&f.allow, "allow", nil, "host it reaches: host, *.suffix, host:port or \"GET,HEAD http://host/path*\" (repeatable)")
+	fl.StringArrayVar(&f.deny, "deny", nil, "what it never reaches: the same, or \"POST upstream/NAME/path*\" (repeatable)")
 	fl.StringSliceVar(&f.private, "private", nil, "private address:port or prefix:port it reaches (repeatable)")
 	fl.StringVar(&f.unknown, "unknown", "", "a host that no rule names: refuse (the default), or ask you (handler approvals)")
-	fl.StringSliceVar(&f.presets, "preset", nil, "hosts of a service: npm, pypi, crates, go, debian, github (repeatable)")
+	fl.StringSliceVar(&f.presets, "preset", nil, "hosts of a service, such as npm: see handler policy presets (repeatable)")
 	fl.StringArrayVar(&f.secrets, "secret", nil, "NAME=FILE, a 0600 file with a key of the harness's provider (repeatable)")
 	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the agent; no secrets (repeatable)")
 	fl.StringSliceVar(&f.addons, "addon", nil, "addon to bind, besides the default ones (repeatable)")
@@ -112,8 +112,8 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 	// One after the other: each judges the whole agent, so that a fault would be told as often as there are steps.
 	for _, step := range []func() error{
 		func() error { return f.applyScopes(a, c) },
-		func() error { return a.Allow(f.allow...) },
-		func() error { return a.Deny(f.deny...) },
+		func() error { return a.Allow(ruleLists(f.allow)...) },
+		func() error { return a.Deny(ruleLists(f.deny)...) },
 		func() error { return a.AllowPrivate(f.private...) },
 		func() error { return a.AddPresets(f.presets...) },
 		func() error {
@@ -122,7 +122,7 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 			}
 			return a.SetUnknown(f.unknown)
 		},
-		func() error { return each(f.forget, a.Forget) },
+		func() error { return each(ruleLists(f.forget), a.Forget) },
 		func() error { return each(f.dropScope, a.RemoveScope) },
 		func() error { return each(f.answers, a.AddAnswer) },
 		func() error { return eachPair(f.secrets, a.SetSecret) },
@@ -369,7 +369,7 @@ func newAgentEdit(u *ui) *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringSliceVar(&f.forget, "forget", nil, "network rule or preset to take away (repeatable)")
+	cmd.Flags().StringArrayVar(&f.forget, "forget", nil, "network rule or preset to take away (repeatable)")
 	cmd.Flags().StringArrayVar(&f.dropScope, "drop-scope", nil, "scope to take away (repeatable)")
 	return cmd
 }
