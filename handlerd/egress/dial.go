@@ -52,7 +52,11 @@ func (tcpDialer) DialAddr(ctx context.Context, addr netip.AddrPort, check func(n
 		return check(ap)
 	}}
 	d.SetMultipathTCP(false) // or the peer could announce further addresses, which nobody judged
-	return d.DialContext(ctx, "tcp", addr.String())
+	conn, err := d.DialTCP(ctx, "tcp", netip.AddrPort{}, addr)
+	if err != nil {
+		return nil, err // and no *net.TCPConn that is nil
+	}
+	return conn, nil
 }
 
 // A destination is what a request asks for.

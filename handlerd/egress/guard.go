@@ -12,7 +12,7 @@ import (
 var errIdle = errors.New("nothing moved for too long")
 
 // lastWords is what a cancelled request gets to send its answer before its client's connection is cut.
-const lastWords = 5 * time.Second
+const lastWords = 2 * time.Second
 
 // A guard ends an exchange that is idle or takes too long (D.7). Touching it costs one atomic store; the timer looks
 // only when the limit could have passed.

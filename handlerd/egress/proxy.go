@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/handlerd/handler/policy"
 )
@@ -75,8 +76,10 @@ type exchange struct {
 	guard *guard
 	count *hostCounter
 
-	mu   sync.Mutex
-	conn net.Conn // to the judged address; nil once the transport has taken it
+	server *serverConn // to the judged address
+
+	mu    sync.Mutex
+	taken bool // by the transport
 }
 
 type exchangeKey struct{}
@@ -90,9 +93,11 @@ func exchangeOf(ctx context.Context) *exchange {
 func (x *exchange) take() net.Conn {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	conn := x.conn
-	x.conn = nil
-	return conn
+	if x.taken {
+		return nil
+	}
+	x.taken = true
+	return x.server
 }
 
 // exchange reaches the destination and lets proxy do the rest over that connection.
@@ -103,7 +108,7 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request, proxy http.Han
 		return
 	}
 	defer s.track(d, conn)()
-	x := &exchange{dest: d, conn: conn, count: s.counters.host(counted)}
+	x := &exchange{dest: d, server: &serverConn{Conn: conn}, count: s.counters.host(counted)}
 	if d.up != nil {
 		x.path = r.URL.Path
 	}
@@ -111,16 +116,16 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request, proxy http.Han
 	defer cancel(nil)
 	x.guard = newGuard(s.limits.Idle, s.limits.Total, cancel, clientOf(r.Context()))
 	defer x.guard.stop()
-	defer func() {
-		if conn := x.take(); conn != nil {
-			conn.Close()
-		}
-	}()
+	// Nothing of the exchange is left after it: ReverseProxy forgets the connection of an upgrade that it refuses.
+	defer conn.Close()
 	if r.ContentLength != 0 {
 		r.Body = &countedBody{ReadCloser: r.Body, n: &x.count.sent, guard: x.guard}
 	}
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 }
+
+// flushAfter is how long bytes of an answer whose length is known may wait for more; of any other they never do.
+const flushAfter = 20 * time.Millisecond
 
 // newForwardProxy makes the proxy of absolute-form requests.
 func (s *Server) newForwardProxy() http.Handler {
@@ -134,8 +139,8 @@ func (s *Server) newForwardProxy() http.Handler {
 			stripProxyHeaders(pr.Out.Header)
 		},
 		ModifyResponse: countResponse,
-		Transport:      s.newTransport(),
-		FlushInterval:  -1,
+		Transport:      &shortWay{long: s.newTransport()},
+		FlushInterval:  flushAfter,
 		BufferPool:     &bufferPool{},
 		ErrorHandler:   s.exchangeFailed,
 		ErrorLog:       s.debugLog(),
@@ -173,7 +178,7 @@ func (s *Server) newTransport() *http.Transport {
 					return conn, nil
 				}
 			}
-			return nil, errors.New("the request has no connection left")
+			return nil, errNoConnection
 		},
 		TLSClientConfig: &tls.Config{
 			RootCAs: s.opt.RootCAs, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(16),
@@ -182,7 +187,7 @@ func (s *Server) newTransport() *http.Transport {
 		DisableCompression:     true,
 		TLSHandshakeTimeout:    s.limits.Dial,
 		ResponseHeaderTimeout:  s.limits.Idle,
-		MaxResponseHeaderBytes: 256 << 10,
+		MaxResponseHeaderBytes: maxAnswerHeader,
 	}
 }
 
@@ -193,6 +198,7 @@ func (s *Server) debugLog() *log.Logger {
 // countResponse counts an answer's body, and keeps that of an upgrade writable.
 func countResponse(resp *http.Response) error {
 	x := exchangeOf(resp.Request.Context())
+	x.server.whole.Store(true)
 	if rw, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
 		resp.Body = &countedStream{ReadWriteCloser: rw, x: x}
 		return nil

@@ -161,8 +161,9 @@ func (t *tunnel) copy(dst, src net.Conn, n *atomic.Int64) error {
 			return errStuck // the write deadline, so bytes are lost
 		case !t.alive():
 			return errIdle
+		case time.Since(began) >= tick: // not just woken
+			t.keepAlive()
 		}
-		t.keepAlive()
 	}
 }
 

@@ -182,23 +182,38 @@ func freeAddress() (string, error) {
 
 // startTinyproxy starts Debian's tinyproxy and gives where it listens.
 func startTinyproxy(b *bench, origin string) (*helper, error) {
-	path, err := exec.LookPath("tinyproxy")
+	_, originPort, _ := net.SplitHostPort(origin)
+	return startOther(b, "tinyproxy", []string{"-d", "-c"}, func(port string) string {
+		return fmt.Sprintf("Port %s\nListen 127.0.0.1\nTimeout 600\nMaxClients 100\nAllow 127.0.0.1\nConnectPort %s\nLogLevel Critical\nLogFile %q\n",
+			port, originPort, filepath.Join(b.dir, "tinyproxy.log"))
+	})
+}
+
+// startSquid starts Debian's squid as a proxy that keeps nothing and writes no access log.
+func startSquid(b *bench, _ string) (*helper, error) {
+	return startOther(b, "squid", []string{"-N", "-f"}, func(port string) string {
+		return fmt.Sprintf("http_port 127.0.0.1:%s\nhttp_access allow localhost\nhttp_access deny all\ncache deny all\ncache_mem 8 MB\n"+
+			"access_log none\ncache_store_log none\ncache_log %s\npid_filename none\ncoredump_dir %s\nnetdb_filename none\n"+
+			"pinger_enable off\nshutdown_lifetime 1 seconds\n", port, filepath.Join(b.dir, "squid.log"), b.dir)
+	})
+}
+
+// startOther starts a proxy of the distribution's, whose arguments end with its configuration.
+func startOther(b *bench, name string, args []string, conf func(port string) string) (*helper, error) {
+	path, err := lookSbin(name)
 	if err != nil {
-		return nil, errors.New("tinyproxy is not installed; hack/prepare bench installs it, as make bench does")
+		return nil, err
 	}
 	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(address)
-	_, originPort, _ := net.SplitHostPort(origin)
-	conf := filepath.Join(b.dir, "tinyproxy.conf")
-	text := fmt.Sprintf("Port %s\nListen 127.0.0.1\nTimeout 600\nMaxClients 100\nAllow 127.0.0.1\nConnectPort %s\nLogLevel Critical\nLogFile %q\n",
-		port, originPort, filepath.Join(b.dir, "tinyproxy.log"))
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+	file := filepath.Join(b.dir, name+".conf")
+	if err := os.WriteFile(file, []byte(conf(port)), 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(path, "-d", "-c", conf)
+	cmd := exec.Command(path, append(args, file)...)
 	cmd.Stderr = os.Stderr
 	endWithUs(cmd)
 	in, err := cmd.StdinPipe()
@@ -213,4 +228,14 @@ func startTinyproxy(b *bench, origin string) (*helper, error) {
 		return nil, errors.Join(err, h.kill())
 	}
 	return h, nil
+}
+
+// lookSbin finds a program on PATH or in /usr/sbin, which is not on an ordinary user's.
+func lookSbin(name string) (string, error) {
+	for _, path := range []string{name, filepath.Join("/usr/sbin", name)} {
+		if found, err := exec.LookPath(path); err == nil {
+			return found, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not installed; hack/prepare bench installs it, as make bench does", name)
 }
