@@ -28,6 +28,15 @@ const metaToolCall = "handler/toolCall"
 // any JSON; the others count only as strings.
 func joinedKeys() [5]string { return [...]string{"title", "name", "kind", "rawInput", "content"} }
 
+// texts is how many of joinedKeys are strings, the first ones.
+const texts = 3
+
+// isText tells a string that has one meaning.
+func isText(b []byte, s rawjson.Span) bool {
+	_, ok, err := text(b, s, "")
+	return ok && err == nil
+}
+
 // An announcement is what session/update said of one tool call: the JSON of joinedKeys as the agent wrote it; "" for
 // what was never said.
 type announcement [5]string
@@ -119,7 +128,7 @@ func (t *ToolCalls) put(key [2]string, b []byte, update rawjson.Object) {
 	for i, name := range joinedKeys() {
 		switch at := update.Get(name); {
 		case !at.Present(), rawjson.IsNull(b, at):
-		case at.End-at.Start > MaxToolCallValue:
+		case at.End-at.Start > MaxToolCallValue, i < texts && !isText(b, at):
 			a[i] = "" // what was said before is not so any more
 		default:
 			a[i] = string(at.Of(b))

@@ -27,6 +27,7 @@ import (
 //	> TEXT            sends TEXT and a newline
 //	raw "…"           sends a Go string literal as it is, without a newline
 //	fill SIZE TEXT    sends TEXT and a newline, with SIZE (such as 33MiB) times x in place of @@
+//	times N TEXT      sends TEXT and a newline N times, as fast as it is taken, with its number in place of @@
 //	< COND…           waits for a line that meets every condition (match_test.go); each line is taken once
 //	never COND…       no line up to now meets every condition
 //	reply RESULT      answers the request that was taken last
@@ -148,7 +149,7 @@ func (c *acpClient) expand(s string) string {
 
 func directives() map[string]func(*acpClient, string) {
 	return map[string]func(*acpClient, string){
-		">": (*acpClient).send, "raw": (*acpClient).raw, "fill": (*acpClient).fill, "<": (*acpClient).take,
+		">": (*acpClient).send, "raw": (*acpClient).raw, "fill": (*acpClient).fill, "times": (*acpClient).times, "<": (*acpClient).take,
 		"never": (*acpClient).never, "reply": (*acpClient).reply, "file": (*acpClient).file, "run": (*acpClient).run,
 		"do": (*acpClient).do, "close": (*acpClient).close, "kill": (*acpClient).kill, "eof": (*acpClient).waitEOF,
 		"exit": (*acpClient).exit, "stderr": (*acpClient).wantStderr, "timeout": (*acpClient).setTimeout,
@@ -187,6 +188,17 @@ func (c *acpClient) fill(text string) {
 		c.fatalf("no @@ in it")
 	}
 	c.write(append(append([]byte(before), bytes.Repeat([]byte("x"), n)...), after+"\n"...))
+}
+
+func (c *acpClient) times(text string) {
+	count, text, _ := strings.Cut(text, " ")
+	n, err := strconv.Atoi(count)
+	c.check(err)
+	var lines []byte
+	for i := range n {
+		lines = append(lines, strings.ReplaceAll(text, "@@", strconv.Itoa(i))+"\n"...)
+	}
+	c.write(lines)
 }
 
 func parseSize(s string) (int, error) {

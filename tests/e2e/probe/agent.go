@@ -35,6 +35,8 @@ import (
 //	imitate          connects to the daemon's sockets as if it were the guest; says what came of it
 //	flood            writes 20 MB to standard error and 20000 updates in a turn
 //	shell            does a prompt "run COMMAND" and says what it printed
+//	raw              does a prompt "raw FILE" (raw.go)
+//	storm N          connects N times to each of the daemon's sockets, as whoever; says what came of it
 //	steal-id         sends requests with ids that the client uses, and answers that nobody asked for
 func agentMain(args []string) {
 	a := &agent{mode: args[0], out: bufio.NewWriter(os.Stdout), in: bufio.NewReaderSize(os.Stdin, 1<<20)}
@@ -201,6 +203,9 @@ func (a *agent) prompt(m message) {
 		out, err := exec.Command("/bin/sh", "-c", command).CombinedOutput()
 		a.say(p.SessionID, "%s%v", out, err)
 	}
+	if file, ok := strings.CutPrefix(text, "raw "); ok && a.mode == "raw" {
+		a.raw(p.SessionID, file)
+	}
 	a.misbehave(p.SessionID)
 	a.answer(m.ID, `{"stopReason":"end_turn"}`)
 }
@@ -233,6 +238,8 @@ func (a *agent) misbehave(session string) {
 			fmt.Fprintf(a.out, `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%q,"update":{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"%d"}}}}`+"\n", session, i)
 		}
 		a.say(session, "flooded")
+	case "storm":
+		a.storm(session, a.arg)
 	case "steal-id":
 		a.write(`{"jsonrpc":"2.0","id":1,"result":{"stolen":true}}`)
 		a.write(`{"jsonrpc":"2.0","id":99999,"result":{"stolen":true}}`)
