@@ -439,37 +439,6 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-// FuzzCanonicalHost: the result is a fixed point, in the one spelling, and never a name that a program might read
-// as an address.
-func FuzzCanonicalHost(f *testing.F) {
-	for _, s := range []string{"example.org", "[::1]", "::ffff:1.2.3.4", "bücher.example.", "0x7f.1", "１.2.3.4", "a@b", "xn--bcher-kva.x"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		host, err := CanonicalHost(s)
-		if err != nil {
-			return
-		}
-		if again, err := CanonicalHost(host); err != nil || again != host {
-			t.Fatalf("%q: %q, then %q, %v", s, host, again, err)
-		}
-		if host != strings.ToLower(host) || len(host) > maxHostName || strings.ContainsAny(host, "@%/[]* \\") {
-			t.Fatalf("%q: not canonical: %q", s, host)
-		}
-		if addr, err := netip.ParseAddr(host); err == nil {
-			if addr.Zone() != "" || addr.Is4In6() || addr.String() != host {
-				t.Fatalf("%q: not canonical: %q", s, host)
-			}
-		} else if numericLabel(host[strings.LastIndexByte(host, '.')+1:]) {
-			t.Fatalf("%q: %q looks like an address", s, host)
-		}
-		h, port, err := ParseAuthority(joinHostPort(host, 443), 0)
-		if err != nil || h != host || port != 443 {
-			t.Fatalf("%q: authority %q, %d, %v", host, h, port, err)
-		}
-	})
-}
-
 func ExampleNetwork_Explain() {
 	var n Network
 	n.Agent = "web"
