@@ -20,13 +20,18 @@ import (
 )
 
 const usage = `usage: handler-guest init [flags] -- COMMAND [ARG...]
+       handler-guest mcp NAME [TOKEN]
 
-Runs COMMAND as a sandbox's first process. It is mounted into every sandbox and started by handlerd.
+init runs COMMAND as a sandbox's first process; mcp is a stdio MCP server that handlerd hosts. It is mounted into every
+sandbox and started by handlerd.
 `
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "shell" {
 		os.Exit(runShell()) // started by PID 1 alone: the connection is a descriptor
+	}
+	if len(os.Args) >= 2 && os.Args[1] == "mcp" {
+		os.Exit(runMCP(os.Args[2:]))
 	}
 	o, err := parse(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {

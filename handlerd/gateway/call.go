@@ -1,0 +1,154 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+)
+
+// call is every tools/call: what the gateway itself refuses, the call within its time, its record, its bounds. A
+// model reads what went wrong and can act on it, so nothing here is a protocol error.
+func (c *client) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	began := time.Now()
+	rec := Record{Server: c.name, Tool: req.Params.Name, Session: c.g.o.Session(c.caller.Token)}
+	args, err := arguments(req)
+	sum := sha256.Sum256(args)
+	rec.Digest = hex.EncodeToString(sum[:])
+	var result *mcp.CallToolResult
+	if err != nil {
+		rec.Refused = err.Error()
+	} else if c.g.isStopped(c.name) {
+		rec.Refused = ErrStopped.Error()
+	}
+	if rec.Refused != "" {
+		result = mcp.NewToolResultError(rec.Refused)
+	} else {
+		result = c.use(ctx, Call{Caller: c.caller, Session: rec.Session, Tool: rec.Tool, Args: args, Progress: c.progress(ctx, req)})
+	}
+	rec.Failed, rec.Took = result.IsError, time.Since(began)
+	if err := c.g.o.Record(rec); err != nil {
+		c.g.log.Error("a tool call is not in the audit", "run", c.g.o.Run, "server", c.name, "error", err)
+		return mcp.NewToolResultError("the result is withheld: the call could not be written to the audit log (is the disk full?)"), nil
+	}
+	return result, nil
+}
+
+// arguments gives the arguments with their keys in order.
+func arguments(req mcp.CallToolRequest) (json.RawMessage, error) {
+	args := req.GetArguments()
+	if args == nil {
+		if req.Params.Arguments != nil {
+			return nil, errors.New("the arguments are no JSON object")
+		}
+		return json.RawMessage("{}"), nil
+	}
+	b, err := json.Marshal(args)
+	if err != nil {
+		return nil, errors.New("the arguments are no JSON object")
+	}
+	if len(b) > MaxArguments {
+		return nil, fmt.Errorf("the arguments have %d bytes, and at most %d are taken: send less at a time, a file by its path", len(b), MaxArguments)
+	}
+	return b, nil
+}
+
+// use calls the instance, until the result, the end of its time, the client's cancellation or the person's.
+func (c *client) use(ctx context.Context, call Call) *mcp.CallToolResult {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := fmt.Errorf("the call took longer than %v and was ended", CallTime)
+	timer := time.AfterFunc(CallTime, func() { cancel(late) })
+	defer timer.Stop()
+	watch := make(chan struct{})
+	go func() {
+		defer close(watch)
+		select {
+		case <-c.g.stopped[c.name]:
+			cancel(ErrStopped)
+		case <-ctx.Done():
+		}
+	}()
+	result, err := c.instance.Call(ctx, call)
+	if cause := context.Cause(ctx); cause != nil && (err != nil || errors.Is(cause, ErrStopped)) {
+		err, result = cause, nil // whatever it gave, the person wants none of it
+	}
+	cancel(nil)
+	<-watch
+	switch {
+	case err != nil:
+		return mcp.NewToolResultError(cutText(err.Error()))
+	case result == nil:
+		return mcp.NewToolResultError("the server gave no result")
+	}
+	return bound(result)
+}
+
+// bound cuts what a result has too much of, and says so in its place.
+func bound(r *mcp.CallToolResult) *mcp.CallToolResult {
+	if len(r.Content) > MaxParts {
+		dropped := len(r.Content) - MaxParts
+		r.Content = append(r.Content[:MaxParts:MaxParts], mcp.NewTextContent(fmt.Sprintf("[%d more parts were left out]", dropped)))
+	}
+	for i, part := range r.Content {
+		switch p := part.(type) {
+		case mcp.TextContent:
+			p.Text = cutText(p.Text)
+			r.Content[i] = p
+		case mcp.ImageContent:
+			if n := base64.StdEncoding.DecodedLen(len(p.Data)); n > MaxImage {
+				r.Content[i] = mcp.NewTextContent(fmt.Sprintf("[a picture of %d bytes was left out: at most %d are passed on]", n, MaxImage))
+			}
+		case mcp.AudioContent:
+			if len(p.Data) > MaxImage {
+				r.Content[i] = mcp.NewTextContent("[a sound was left out: it is too large]")
+			}
+		}
+	}
+	if b, err := json.Marshal(r.StructuredContent); err != nil || len(b) > MaxText {
+		r.StructuredContent = nil
+	}
+	return r
+}
+
+// cutText bounds a text at a character's border and says how much of how much there is.
+func cutText(s string) string {
+	s = strings.ToValidUTF8(s, "�")
+	if len(s) <= MaxText {
+		return s
+	}
+	end := MaxText
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return fmt.Sprintf("%s\n[cut: %d of %d bytes]", s[:end], end, len(s))
+}
+
+// progress tells the client, if it gave a token to be told by.
+func (c *client) progress(ctx context.Context, req mcp.CallToolRequest) func(done, total float64, text string) {
+	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
+		return func(float64, float64, string) {}
+	}
+	token := req.Params.Meta.ProgressToken
+	s := server.ServerFromContext(ctx)
+	return func(done, total float64, text string) {
+		params := map[string]any{"progressToken": token, "progress": done}
+		if total > 0 {
+			params["total"] = total
+		}
+		if text != "" {
+			params["message"] = text
+		}
+		// One that finds no room is lost: the next says more.
+		_ = s.SendNotificationToClient(ctx, "notifications/progress", params)
+	}
+}

@@ -1,0 +1,204 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/handlerd/handler/sandbox/guestwire"
+)
+
+// writeTime is what a client gets to take one message.
+const writeTime = 30 * time.Second
+
+// refuse answers a connection that is not served, as the guest shows it to the agent.
+func refuse(conn net.Conn, why string) {
+	conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = conn.Write(guestwire.MCPRefusal(why)) // whoever does not listen needs no reason
+	conn.Close()
+}
+
+// serve is one connection: which server, then MCP until the client is done.
+func (g *Gateway) serve(conn net.Conn) {
+	conn.SetReadDeadline(time.Now().Add(HelloTime))
+	r := bufio.NewReaderSize(conn, 64<<10)
+	hello, err := guestwire.ReadMCPHello(r)
+	if err != nil {
+		refuse(conn, "the first line is no hello of handler-guest: "+err.Error())
+		return
+	}
+	conn.SetReadDeadline(time.Time{})
+	hosted, ok := g.o.Servers[hello.Server]
+	if !ok {
+		refuse(conn, (&UnknownError{hello.Server, g.names}).Error())
+		return
+	}
+	if g.isStopped(hello.Server) {
+		refuse(conn, ErrStopped.Error())
+		return
+	}
+	ctx, cancel := context.WithCancel(g.ctx)
+	defer cancel()
+	caller := Caller{Run: g.o.Run, Agent: g.o.Agent, Token: hello.Token}
+	instance, err := hosted.Server.Open(ctx, caller)
+	if err != nil {
+		refuse(conn, err.Error())
+		return
+	}
+	c := &client{g: g, conn: conn, name: hello.Server, hosted: hosted, instance: instance, caller: caller,
+		id: rand.Text(), notices: make(chan mcp.JSONRPCNotification, 64)}
+	if err := c.run(ctx, cancel, r); err != nil && ctx.Err() == nil {
+		g.log.Debug("an MCP connection ended", "run", g.o.Run, "server", hello.Server, "error", err)
+	}
+	if err := instance.Close(); err != nil {
+		g.log.Warn("an instance of a hosted server was not closed", "run", g.o.Run, "server", hello.Server, "error", err)
+	}
+}
+
+// A client is one connection. It is mcp-go's session, so that notifications reach this client alone.
+type client struct {
+	g        *Gateway
+	conn     net.Conn
+	name     string
+	hosted   Hosted
+	instance Instance
+	caller   Caller
+	id       string
+
+	ready   atomic.Bool
+	notices chan mcp.JSONRPCNotification
+	write   sync.Mutex
+}
+
+var _ server.ClientSession = (*client)(nil)
+
+// Initialize, Initialized, SessionID and NotificationChannel are what mcp-go asks of a session.
+func (c *client) Initialize()                                         { c.ready.Store(true) }
+func (c *client) Initialized() bool                                   { return c.ready.Load() }
+func (c *client) SessionID() string                                   { return c.id }
+func (c *client) NotificationChannel() chan<- mcp.JSONRPCNotification { return c.notices }
+
+// run speaks MCP until the client is done, and returns when every call has ended.
+func (c *client) run(ctx context.Context, cancel context.CancelFunc, r *bufio.Reader) error {
+	s := server.NewMCPServer("handler: "+c.name, c.g.o.Version, server.WithToolCapabilities(false), server.WithRecovery())
+	tools, err := c.instance.Tools(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range tools {
+		if ok, _ := c.hosted.Filter.Allows(t.Name); ok {
+			s.AddTool(t, c.call)
+		}
+	}
+	if err := s.RegisterSession(ctx, c); err != nil {
+		return err
+	}
+	defer s.UnregisterSession(ctx, c.id)
+	ctx = s.WithContext(ctx, c)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	work.Go(func() { c.sendNotices(ctx) })
+	busy := make(chan struct{}, MaxCalls)
+	for {
+		line, err := readLine(r)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, errLong):
+			c.send(mcp.NewJSONRPCError(mcp.NewRequestId(nil), mcp.INVALID_REQUEST, errLong.Error(), nil))
+			continue
+		case err != nil:
+			return err
+		case len(line) == 0:
+			continue
+		}
+		if !isCall(line) {
+			if answer := s.HandleMessage(ctx, line); answer != nil {
+				c.send(answer)
+			}
+			continue
+		}
+		select {
+		case busy <- struct{}{}: // further calls wait in the socket
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		work.Go(func() {
+			defer func() { <-busy }()
+			if answer := s.HandleMessage(ctx, line); answer != nil {
+				c.send(answer)
+			}
+		})
+	}
+}
+
+// isCall tells what takes long, so that a cancellation overtakes it.
+func isCall(line []byte) bool {
+	var m struct {
+		Method string `json:"method"`
+	}
+	return json.Unmarshal(line, &m) == nil && m.Method == string(mcp.MethodToolsCall)
+}
+
+var errLong = errors.New("the message is longer than 16 MiB")
+
+// readLine reads one line of at most MaxLine bytes; the rest of a longer one is skipped.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	long := false
+	for {
+		part, err := r.ReadSlice('\n')
+		if !long && len(line)+len(part) > MaxLine {
+			line, long = nil, true
+		}
+		if !long {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil:
+			return nil, err // a line without its end is none
+		case long:
+			return nil, errLong
+		}
+		return line[:len(line)-1], nil
+	}
+}
+
+// send writes one message. A client that takes nothing for too long is cut off.
+func (c *client) send(m any) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		c.g.log.Error("an MCP answer cannot be written", "server", c.name, "error", err)
+		return
+	}
+	c.write.Lock()
+	defer c.write.Unlock()
+	c.conn.SetWriteDeadline(time.Now().Add(writeTime))
+	if _, err := c.conn.Write(append(b, '\n')); err != nil {
+		c.conn.Close()
+	}
+}
+
+func (c *client) sendNotices(ctx context.Context) {
+	for {
+		select {
+		case n := <-c.notices:
+			c.send(n)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
