@@ -93,7 +93,8 @@ func (n Network) judge(t *target) (v Verdict, decided int) {
 	if addr.IsValid() {
 		class, public = ClassifyAddr(addr)
 	}
-	for i, r := range n.Rules {
+	for i := range n.Rules {
+		r := &n.Rules[i] // a copy of each costs more than the question
 		if !r.namesHost(canonical) || !r.namesWhat(*t) {
 			continue
 		}
