@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"strings"
 	"sync"
 
@@ -20,6 +21,10 @@ const (
 	MaxToolCallValue = 64 << 10 // bytes of one value; a longer one is forgotten
 	MaxToolCallBytes = 4 << 20  // of all
 )
+
+// maxStrictUpdate is the length of an update from which on it is not read for what it says of a tool call: it carries a
+// picture or a file, which is to go through at the speed of a copy. What was said before is then forgotten.
+const maxStrictUpdate = 256 << 10
 
 // metaToolCall is the key in an elicitation's _meta under which the tool call stands that it speaks of.
 const metaToolCall = "handler/toolCall"
@@ -77,11 +82,19 @@ type ToolCalls struct {
 // shown of a tool call is what a later question is held against; what is no tool call, or of types that ACP does not
 // have, is passed over.
 func (t *ToolCalls) Update(b []byte) Ruling {
-	whole, err := rawjson.Whole(b)
-	if err != nil || b[whole.Start] != '{' {
+	if len(b) > maxStrictUpdate {
+		t.forget(b)
 		return Ruling{}
 	}
-	o, err := object(b, whole, "session/update.params", "sessionId", "update")
+	// Most updates are a few words of text: without these bytes there is no tool call in any reading.
+	if !bytes.Contains(b, []byte("tool_call")) && !bytes.Contains(b, []byte(`\u`)) {
+		return Ruling{}
+	}
+	start := rawjson.Space(b, 0)
+	if start == len(b) || b[start] != '{' {
+		return Ruling{}
+	}
+	o, err := object(b, rawjson.Span{Start: start, End: len(b)}, "session/update.params", "sessionId", "update")
 	if err != nil {
 		return ruled(Ruling{}, err)
 	}
@@ -107,6 +120,38 @@ func (t *ToolCalls) Update(b []byte) Ruling {
 		t.put([2]string{session, id}, b, update)
 	}
 	return Ruling{}
+}
+
+// forget forgets what was said of the tool call of a long update, which may say something else.
+func (t *ToolCalls) forget(b []byte) {
+	at := rawjson.Space(b, 0)
+	session, id := lookText(b, at, "sessionId"), lookText(b, at, "update", "toolCallId")
+	if t == nil || id == "" {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := [2]string{session, id}
+	if a, ok := t.known[key]; ok {
+		t.bytes -= a.size()
+		t.known[key] = announcement{}
+	}
+}
+
+// lookText gives the string under a path of keys; "" for none.
+func lookText(b []byte, at int, path ...string) string {
+	if at = rawjson.Lookup(b, at, path...); at < 0 || b[at] != '"' {
+		return ""
+	}
+	end, err := rawjson.Skip(b, at)
+	if err != nil {
+		return ""
+	}
+	s, _, err := text(b, rawjson.Span{Start: at, End: end}, "")
+	if err != nil {
+		return ""
+	}
+	return s
 }
 
 // put remembers what an update says. What it does not say stays as it was said before.
