@@ -136,7 +136,8 @@ func newDaemon(u *ui) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return u.result(map[string]any{"running": true, "version": v.Version, "pid": v.PID, "runs": v.Runs, "started": v.Started},
+			return u.result(map[string]any{"running": true, "version": v.Version, "pid": v.PID, "runs": v.Runs, "started": v.Started,
+				"goroutines": v.Goroutines, "descriptors": v.Descriptors},
 				func(w io.Writer) error {
 					_, err := fmt.Fprintf(w, "running: version %s, pid %d, started %s, %d runs\n", v.Version, v.PID, ago(v.Started), v.Runs)
 					return err

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,25 +22,62 @@ import (
 	"github.com/handlerd/handler/handlerd/fault"
 )
 
-// errLocked says that another daemon of this user lives.
+// errLocked says that another daemon of this user lives in the same runtime folder: it is the one that was wanted.
 var errLocked = errors.New("another handlerd runs")
 
-// takeLock makes Handler's runtime folder and takes the one lock of it, which the kernel drops with the process.
-func takeLock(d dirs.Dirs) (*os.File, error) {
-	if err := os.MkdirAll(d.Run, 0o700); err != nil {
-		return nil, fault.Wrap(fault.Failed, err, "handler doctor", "handlerd's runtime folder")
+// locks are what keeps two daemons from using one folder. The kernel drops them with the process, however it ends, so
+// a file that a killed one left means nothing.
+type locks []*os.File
+
+func (l locks) close() {
+	for _, f := range slices.Backward(l) {
+		f.Close()
 	}
-	f, err := os.OpenFile(filepath.Join(d.Run, "handlerd.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+}
+
+// takeLocks takes the lock of each of Handler's folders: of the runtime folder first, where errLocked tells of a daemon
+// that answers there, and of those that a daemon with another runtime folder would share with us.
+func takeLocks(d dirs.Dirs) (held locks, err error) {
+	defer func() {
+		if err != nil {
+			held.close()
+		}
+	}()
+	for _, dir := range []string{d.Run, d.Data, d.State} {
+		f, err := takeLock(dir, d.XDGRun)
+		if err != nil {
+			return held, err
+		}
+		held = append(held, f)
+	}
+	return held, nil
+}
+
+// takeLock makes a folder and takes its lock, in which it writes who holds it.
+func takeLock(dir, xdgRun string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fault.Wrap(fault.Failed, err, "handler doctor", "handlerd's folder")
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "handlerd.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fault.Wrap(fault.Failed, err, "handler doctor", "handlerd's lock")
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
+		defer f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fault.Wrap(fault.Failed, err, "handler doctor", "handlerd's lock")
+		}
+		other, _ := io.ReadAll(io.LimitReader(f, 4<<10)) // it may not have written it yet
+		if dir == filepath.Join(xdgRun, "handler") {
 			return nil, errLocked
 		}
-		return nil, fault.Wrap(fault.Failed, err, "handler doctor", "handlerd's lock")
+		return nil, fault.New(fault.Failed, "end it: XDG_RUNTIME_DIR="+cmp.Or(strings.TrimSpace(string(other)), "…")+" handler daemon stop",
+			"another handlerd, with another runtime folder, uses %s", dir)
 	}
+	if err := f.Truncate(0); err != nil {
+		return f, nil // only an error's text would be the poorer
+	}
+	_, _ = f.WriteAt([]byte(xdgRun+"\n"), 0)
 	return f, nil
 }
 

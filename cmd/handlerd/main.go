@@ -64,7 +64,7 @@ func run(ctx context.Context, o options, log *slog.Logger, ready *readiness) err
 	if err != nil {
 		return fault.Wrap(fault.Usage, err, "", "handlerd")
 	}
-	lock, err := takeLock(d)
+	held, err := takeLocks(d)
 	if errors.Is(err, errLocked) {
 		ready.ok() // somebody else's daemon is the one that was wanted
 		return nil
@@ -72,7 +72,7 @@ func run(ctx context.Context, o options, log *slog.Logger, ready *readiness) err
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer held.close()
 	daemon, err := wire(d, log)
 	if err != nil {
 		return err

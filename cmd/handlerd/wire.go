@@ -84,9 +84,11 @@ func beside(name string) (string, error) {
 	return path, nil
 }
 
-// owner tells this installation's sandboxes from another's: a digest of the folders that make it.
+// owner tells this installation's sandboxes from another's, where both use one podman: a digest of the folder of which
+// a daemon holds the lock. So whatever carries it and is none of this daemon's is what a predecessor left, in whatever
+// runtime folder that lived.
 func owner(d dirs.Dirs) string {
-	sum := sha256.Sum256([]byte(d.State + "\x00" + d.Data + "\x00" + d.Run))
+	sum := sha256.Sum256([]byte(d.Data))
 	return hex.EncodeToString(sum[:8])
 }
 

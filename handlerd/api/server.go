@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -150,8 +151,17 @@ func (s *Server) Close(ctx context.Context) error {
 func (s *Server) version(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, types.Version{
 		Version: s.opts.Version, PID: os.Getpid(), Started: s.started, Runs: s.opts.Runs.Count(),
-		Busy: int(s.active.Load()) - 1,
+		Busy: int(s.active.Load()) - 1, Goroutines: runtime.NumGoroutine(), Descriptors: descriptors(),
 	})
+}
+
+// descriptors counts this process's, without the one that it takes to count them.
+func descriptors() int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(entries) - 1
 }
 
 func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) {

@@ -27,11 +27,7 @@ const clockTicks = 100
 // Memory is what the processes have alone, their share of what several of them map, and the pages of all tmpfs.
 // Pages of a tmpfs that are mapped too are counted once.
 func (d *Driver) Stats(ctx context.Context, id string) (sandbox.Stats, error) {
-	api, _, err := d.ready(ctx)
-	if err != nil {
-		return sandbox.Stats{}, err
-	}
-	c, ok, err := d.find(api, id)
+	c, ok, err := d.look(ctx, id)
 	if err != nil {
 		return sandbox.Stats{}, d.engineError("stats", err)
 	}

@@ -30,6 +30,10 @@ type Version struct {
 	Started time.Time `json:"started"`
 	Runs    int       `json:"runs"`
 	Busy    int       `json:"busy"` // requests under way besides this one: runs, builds
+	// Goroutines and Descriptors are what the daemon holds now: with no run and nothing under way they are always the
+	// same few.
+	Goroutines  int `json:"goroutines"`
+	Descriptors int `json:"descriptors"`
 }
 
 // A RunRequest asks for a run whose life is the connection's.
