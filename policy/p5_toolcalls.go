@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 	"sync"
 
@@ -243,7 +244,7 @@ func checkPermission(b []byte, calls *ToolCalls) Ruling {
 		return ruled(r, err)
 	}
 	said := calls.said(p.SessionID, p.ToolCall.ID)
-	if said == (announcement{}) {
+	if said == (announcement{}) && !speaksForHandler(p.ToolCall.Title) {
 		return r
 	}
 	keys := joinedKeys()
@@ -266,6 +267,10 @@ func checkPermission(b []byte, calls *ToolCalls) Ruling {
 	}
 	joinPermission(b, call, said, &r)
 	contradict(b, call, d, p.ToolCall, old, &r)
+	if title := cmp.Or(p.ToolCall.Title, old.Title); d == (difference{}) && speaksForHandler(title) {
+		note(b, call, p.ToolCall.Title, "[handler: the agent wrote this] "+title, &r)
+		r.edit("P5", "a request's title "+quote(title)+" spoke for Handler")
+	}
 	return ruled(r, nil)
 }
 
@@ -318,12 +323,27 @@ func contradict(b []byte, call rawjson.Object, d difference, asked, said ToolCal
 	now := "a request"
 	if asked.Title != "" {
 		now = "the request " + quote(asked.Title)
-		// In front, since titles are cut at their end; the agent cannot write anything before it.
-		r.Edits = append(r.Edits, replace(call.Get("title"), string(rawjson.AppendString(nil, "[handler: "+before+"] "+asked.Title))))
-	} else { // the title is the announced one, which joinPermission put in
-		r.Edits = replaceTitle(b, call, r.Edits, "[handler: "+before+"] "+said.Title)
 	}
+	note(b, call, asked.Title, "[handler: "+before+"] "+cmp.Or(asked.Title, said.Title), r)
 	r.edit("P5", now+" is about a tool call that was "+before)
+}
+
+// handlerTitle begins a title in which Handler says something. It stands in front, since titles are cut at their end.
+const handlerTitle = "[handler"
+
+// speaksForHandler tells a title of an agent's that looks as if Handler had written in it.
+func speaksForHandler(title string) bool {
+	folded := strings.ToLower(strings.Join(strings.Fields(title), ""))
+	return strings.HasPrefix(folded, handlerTitle)
+}
+
+// note makes title the request's title: in place of asked, the agent's own there, or of what joinPermission put in.
+func note(b []byte, call rawjson.Object, asked, title string, r *Ruling) {
+	if asked != "" {
+		r.Edits = append(r.Edits, replace(call.Get("title"), string(rawjson.AppendString(nil, title))))
+		return
+	}
+	r.Edits = replaceTitle(b, call, r.Edits, title)
 }
 
 // replaceTitle makes title the one that edits put in.

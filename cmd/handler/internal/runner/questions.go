@@ -244,6 +244,9 @@ func (r *run) permissionText(t *tool) string {
 	if short != what || len(t.arguments()) > 1 || strings.Contains(strings.TrimSpace(detail), "\n") {
 		text += "\n" + whole(t)
 	}
+	if strings.HasPrefix(t.Title, "[handler: ") { // what Handler says of the question (P5)
+		text = "! " + Line(t.Title) + "\n" + text
+	}
 	return text
 }
 
