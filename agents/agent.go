@@ -48,11 +48,6 @@ type Binding struct {
 	ChromiumSandbox string            `toml:"chromium_sandbox"` // "on" (also if empty) or "off" (A.7)
 }
 
-// A Secret says where a value comes from: for now a file of mode 0600 that the person owns.
-type Secret struct {
-	File string `toml:"file"`
-}
-
 // An MCPServer is an http or sse server of the person's own.
 type MCPServer struct {
 	Name    string            `toml:"name"`

@@ -165,8 +165,8 @@ func checkSecrets(secrets map[string]Secret) error {
 		if err := harness.ValidKey(key); err != nil {
 			return fmt.Errorf("secrets: %w", err)
 		}
-		if err := hostPath(secrets[key].File); err != nil {
-			return fmt.Errorf("secrets.%s.file: %w", key, err)
+		if err := secrets[key].check(); err != nil {
+			return fmt.Errorf("secrets.%s: %w", key, err)
 		}
 	}
 	return nil

@@ -111,10 +111,13 @@ func viewOf(p *Plan) planView {
 		v.Network = append(v.Network, fmt.Sprintf("%s %s (%s)", r.Kind, r.Text, r.By))
 	}
 	for _, u := range p.Upstreams {
-		v.Upstreams = append(v.Upstreams, upstreamView(u))
+		v.Upstreams = append(v.Upstreams, upstreamView{
+			Name: u.Name, URL: u.URL, Methods: u.Methods, Paths: u.Paths, Header: u.Header, Prefix: u.Prefix, Extra: u.Extra,
+			Secret: u.Secret.String(), Env: u.Env,
+		})
 	}
 	for _, s := range p.Secrets {
-		v.Secrets = append(v.Secrets, secretView{s.Name, s.Source, s.Path, fmt.Sprintf("%04o", s.Mode)})
+		v.Secrets = append(v.Secrets, secretView{s.Name, s.Source.String(), s.Path, fmt.Sprintf("%04o", s.Mode)})
 	}
 	return v
 }

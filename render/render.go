@@ -282,7 +282,7 @@ func (b *builder) upstreams() error {
 				continue
 			}
 			served = true
-			if err := b.serve(u, auth, b.host(secret.File)); err != nil {
+			if err := b.serve(u, auth, b.source(secret)); err != nil {
 				return err
 			}
 		}
@@ -303,7 +303,7 @@ func (b *builder) upstreams() error {
 	return nil
 }
 
-func (b *builder) serve(u harness.Upstream, auth harness.Auth, secret string) error {
+func (b *builder) serve(u harness.Upstream, auth harness.Auth, secret Source) error {
 	changed := b.in.Agent.Upstreams[u.Name]
 	url := u.URL
 	if changed.URL != "" {

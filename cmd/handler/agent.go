@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,7 +52,7 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.StringSliceVar(&f.private, "private", nil, "private address:port or prefix:port it reaches (repeatable)")
 	fl.StringVar(&f.unknown, "unknown", "", "a host that no rule names: refuse (the default), or ask you (handler approvals)")
 	fl.StringSliceVar(&f.presets, "preset", nil, "hosts of a service, such as npm: see handler policy presets (repeatable)")
-	fl.StringArrayVar(&f.secrets, "secret", nil, "NAME=FILE, a 0600 file with a key of the harness's provider (repeatable)")
+	fl.StringArrayVar(&f.secrets, "secret", nil, "NAME=FILE, a 0600 file with a key of the harness's provider, or ADDON.NAME=FILE of an addon's; instead of FILE: pass:ENTRY, secret-service:ATTRIBUTE=VALUE,…, secret-service-label:LABEL, credential:NAME, command:PROGRAM ARG…; nothing takes it away (repeatable)")
 	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the agent; no secrets (repeatable)")
 	fl.StringSliceVar(&f.addons, "addon", nil, "addon to bind, besides the default ones (repeatable)")
 	fl.StringArrayVar(&f.settings, "set", nil, "ADDON.SETTING=VALUE of a bound addon (repeatable)")
@@ -125,9 +126,9 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 		func() error { return each(ruleLists(f.forget), a.Forget) },
 		func() error { return each(f.dropScope, a.RemoveScope) },
 		func() error { return each(f.answers, a.AddAnswer) },
-		func() error { return eachPair(f.secrets, a.SetSecret) },
 		func() error { return eachPair(f.env, a.SetEnv) },
 		func() error { return f.applyBindings(a, c) },
+		func() error { return f.applySecrets(a, c) },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -186,6 +187,24 @@ func (f *agentFlags) applyBindings(a *agents.Agent, c catalog.Catalog) error {
 		}),
 		each(f.unbind, func(name string) error { return a.Unbind(name, defaults) }),
 	)
+}
+
+// applySecrets sets secrets last, when what they belong to is bound.
+func (f *agentFlags) applySecrets(a *agents.Agent, c catalog.Catalog) error {
+	return eachPair(f.secrets, func(name, source string) error {
+		if addon, _, ok := strings.Cut(name, "."); ok && a.Bindings == nil {
+			defaults, err := c.DefaultAddons()
+			if err != nil {
+				return err
+			}
+			if slices.Contains(defaults, addon) {
+				if err := a.Bind(addon, defaults, nil); err != nil {
+					return err
+				}
+			}
+		}
+		return a.SetSecret(name, source)
+	})
 }
 
 func each(list []string, f func(string) error) error {

@@ -56,7 +56,7 @@ type Images interface {
 	Remove(ctx context.Context, req types.BuildRequest) error
 }
 
-// Options are what a Server is made of; Logger and Doctor may be nil.
+// Options are what a Server is made of; Logger, Doctor and Secrets may be nil.
 type Options struct {
 	Runs  Runs
 	Rules Rules
@@ -67,6 +67,7 @@ type Options struct {
 	Doctor    func(context.Context) []types.Finding
 	// Shell starts a command of the person's in a live run and returns when it runs; nil where there are none.
 	Shell   func(ctx context.Context, id string, req types.ShellRequest) (Shell, error)
+	Secrets func(ctx context.Context, agent string) ([]types.SecretCheck, error)
 	Stop    func()               // begins the daemon's end; returns at once
 	Busy    func() (done func()) // called for every request, a run's life included; may be nil
 	Version string
@@ -101,6 +102,7 @@ func New(opts Options) *Server {
 	mux.HandleFunc("POST "+types.PathBuild, s.build)
 	mux.HandleFunc("POST "+types.PathRemove, s.remove)
 	mux.HandleFunc("GET "+types.PathDoctor, s.doctor)
+	mux.HandleFunc("POST "+types.PathSecrets, s.checkSecrets)
 	mux.HandleFunc("POST "+types.PathStop, s.stop)
 	s.routeApprovals(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

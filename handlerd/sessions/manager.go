@@ -58,6 +58,8 @@ type Options struct {
 	// that file.
 	Approvals *approvals.Queue
 	SaveRule  func(agent, kind, rule string) (file string, created bool, err error)
+	// Secrets reads what the agents' secrets name, each time anew.
+	Secrets Secrets
 
 	Owner    string // LabelOwner of what this daemon makes
 	RunRoot  string // parent of the run directories; short, private

@@ -23,6 +23,7 @@ import (
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/scopes"
+	"github.com/handlerd/handler/handlerd/secrets"
 	"github.com/handlerd/handler/sandbox"
 	"github.com/handlerd/handler/sandbox/fake"
 )
@@ -104,7 +105,7 @@ func newWorld(t *testing.T, fakeOptions fake.Options, agentTOML map[string]strin
 		Scopes: func() (scopes.Config, error) {
 			return scopes.Config{Home: c.Home, Handler: []string{c.Config, c.State}}, nil
 		},
-		Audit: log, Approvals: approvals.New(approvals.Options{Audit: log.Append}), SaveRule: c.SaveRule, Owner: "test-owner", RunRoot: w.runRoot, StateDir: c.State, Guest: filepath.Join(programs, "handler-guest"),
+		Audit: log, Secrets: secrets.NewReader(secrets.Options{}), Approvals: approvals.New(approvals.Options{Audit: log.Append}), SaveRule: c.SaveRule, Owner: "test-owner", RunRoot: w.runRoot, StateDir: c.State, Guest: filepath.Join(programs, "handler-guest"),
 	})
 	t.Cleanup(func() {
 		if err := w.m.Close(context.Background()); err != nil {
