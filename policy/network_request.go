@@ -222,7 +222,7 @@ func quoteMethod(m string) string {
 	return quoteHost(m)
 }
 
-// what says what is asked for, without the path, which may hold a secret.
+// what says what is asked for, without the path: it may be long, and the hint has it where a person needs it.
 func (t target) what() string {
 	if !t.request {
 		return "a tunnel to " + joinHostPort(t.host, t.port)
