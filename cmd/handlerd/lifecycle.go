@@ -19,6 +19,7 @@ import (
 
 	"github.com/handlerd/handler/cmd/internal/dirs"
 	"github.com/handlerd/handler/handlerd/api"
+	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/fault"
 )
 
@@ -83,26 +84,26 @@ func takeLock(dir, xdgRun string) (*os.File, error) {
 
 // listen gives the socket that systemd hands over (K.4), or makes it, 0600 in a folder 0700. Whoever holds the lock
 // may remove a socket that a killed predecessor left.
-func listen(d dirs.Dirs) (net.Listener, error) {
+func listen(d dirs.Dirs) (l net.Listener, startedBy string, err error) {
 	listeners, err := activation.Listeners()
 	if err != nil {
-		return nil, fault.Wrap(fault.Failed, err, "systemctl --user restart handlerd.socket", "the socket from systemd")
+		return nil, "", fault.Wrap(fault.Failed, err, "systemctl --user restart handlerd.socket", "the socket from systemd")
 	}
 	for _, l := range listeners {
 		if l != nil {
-			return l, nil
+			return l, types.BySystemd, nil
 		}
 	}
 	if err := os.Remove(d.Socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fault.Wrap(fault.Failed, err, "", "the API socket")
+		return nil, "", fault.Wrap(fault.Failed, err, "", "the API socket")
 	}
 	old := unix.Umask(0o177)
-	l, err := net.Listen("unix", d.Socket())
+	l, err = net.Listen("unix", d.Socket())
 	unix.Umask(old)
 	if err != nil {
-		return nil, fault.Wrap(fault.Failed, err, "set a shorter XDG_RUNTIME_DIR if its path is long", "the API socket")
+		return nil, "", fault.Wrap(fault.Failed, err, "set a shorter XDG_RUNTIME_DIR if its path is long", "the API socket")
 	}
-	return l, nil
+	return l, "", nil
 }
 
 // readiness tells whoever started us that we listen, or why not.
@@ -136,13 +137,15 @@ func (r *readiness) failed(err error) { r.say(fault.Of(err).Text) }
 const endTimeout = 45 * time.Second
 
 // serve answers until ctx is done, the API asks for the end, or nothing has happened for idle.
-func (w *wired) serve(ctx context.Context, l net.Listener, idle time.Duration, ready *readiness) error {
+func (w *wired) serve(ctx context.Context, l net.Listener, startedBy string, idle time.Duration, ready *readiness) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
 	activity := newActivity(idle, cancel)
 	defer activity.close()
-	server := api.New(w.apiOptions(cancel, activity.begin))
+	options := w.apiOptions(cancel, activity.begin)
+	options.StartedBy = startedBy
+	server := api.New(options)
 
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -71,7 +71,9 @@ type Options struct {
 	Stop    func()               // begins the daemon's end; returns at once
 	Busy    func() (done func()) // called for every request, a run's life included; may be nil
 	Version string
-	Logger  *slog.Logger
+	// StartedBy is what Version says of it.
+	StartedBy string
+	Logger    *slog.Logger
 }
 
 // A Server answers the API.
@@ -153,7 +155,8 @@ func (s *Server) Close(ctx context.Context) error {
 func (s *Server) version(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, types.Version{
 		Version: s.opts.Version, PID: os.Getpid(), Started: s.started, Runs: s.opts.Runs.Count(),
-		Busy: int(s.active.Load()) - 1, Goroutines: runtime.NumGoroutine(), Descriptors: descriptors(),
+		Busy: int(s.active.Load()) - 1, StartedBy: s.opts.StartedBy,
+		Goroutines: runtime.NumGoroutine(), Descriptors: descriptors(),
 	})
 }
 

@@ -34,7 +34,12 @@ type Version struct {
 	// same few.
 	Goroutines  int `json:"goroutines"`
 	Descriptors int `json:"descriptors"`
+	// StartedBy is BySystemd, or "" for a command that needed it.
+	StartedBy string `json:"startedBy,omitempty"`
 }
+
+// BySystemd is who started a daemon whose socket systemd handed over.
+const BySystemd = "systemd"
 
 // A RunRequest asks for a run whose life is the connection's.
 type RunRequest struct {
