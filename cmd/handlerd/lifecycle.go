@@ -82,6 +82,38 @@ func takeLock(dir, xdgRun string) (*os.File, error) {
 	return f, nil
 }
 
+// lockWait is how long a daemon waits for another one that holds the lock to listen or to end.
+const (
+	lockWait  = 25 * time.Second
+	lockPause = 50 * time.Millisecond
+)
+
+// waitLocks takes the locks; or gives errLocked when another daemon has the runtime folder's and listens. One that has
+// it and does not is about to listen or to end, so that whoever wants a daemon would find none yet.
+func waitLocks(ctx context.Context, d dirs.Dirs) (locks, error) {
+	end := time.NewTimer(lockWait)
+	defer end.Stop()
+	pause := time.NewTicker(lockPause)
+	defer pause.Stop()
+	for {
+		held, err := takeLocks(d)
+		if !errors.Is(err, errLocked) {
+			return held, err
+		}
+		if conn, err := net.DialTimeout("unix", d.Socket(), time.Second); err == nil {
+			conn.Close()
+			return nil, errLocked
+		}
+		select {
+		case <-pause.C:
+		case <-end.C:
+			return nil, fault.New(fault.Failed, "handler daemon logs", "another handlerd neither listens nor ends")
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // listen gives the socket that systemd hands over (K.4), or makes it, 0600 in a folder 0700. Whoever holds the lock
 // may remove a socket that a killed predecessor left.
 func listen(d dirs.Dirs) (l net.Listener, startedBy string, err error) {

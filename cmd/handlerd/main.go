@@ -71,7 +71,7 @@ func run(ctx context.Context, o options, log *slog.Logger, ready *readiness) err
 	if err != nil {
 		return fault.Wrap(fault.Usage, err, "", "handlerd")
 	}
-	held, err := takeLocks(d)
+	held, err := waitLocks(ctx, d)
 	if errors.Is(err, errLocked) {
 		ready.ok() // somebody else's daemon is the one that was wanted
 		return nil
