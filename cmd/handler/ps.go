@@ -27,9 +27,9 @@ func (u *ui) running(cmd *cobra.Command) (*client.Client, error) {
 
 func newPS(u *ui) *cobra.Command {
 	return &cobra.Command{
-		Use: "ps", Short: "List the runs", Args: usageArgs(cobra.NoArgs),
-		Example: "  handler ps\n  handler ps --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "ps [RUN]", Short: "List the runs, or show one and where its bytes went", Args: usageArgs(cobra.MaximumNArgs(1)),
+		Example: "  handler ps\n  handler ps k3f9\n  handler ps --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := u.running(cmd)
 			if err != nil {
 				return err
@@ -39,6 +39,13 @@ func newPS(u *ui) *cobra.Command {
 				if runs, err = c.Runs(cmd.Context()); err != nil {
 					return err
 				}
+			}
+			if len(args) == 1 {
+				run, err := oneRun(runs, args[0])
+				if err != nil {
+					return err
+				}
+				return u.result(run, func(w io.Writer) error { return psRun(w, run) })
 			}
 			return u.result(runs, func(w io.Writer) error { return psTable(w, runs) })
 		},

@@ -67,6 +67,7 @@ type Run struct {
 
 	network  *liveNetwork
 	verdicts *limiter // of what the agent can have written down
+	troubles troubles // of its connections
 	shells   shells
 }
 
@@ -74,7 +75,7 @@ func newRun(m *Manager, id string, plan *render.Plan, log *runLog) *Run {
 	// The run's context is nobody's request: it ends by cancel alone.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r := &Run{m: m, id: id, plan: plan, since: time.Now(), log: log, ctx: ctx, cancel: cancel, gone: make(chan struct{}),
-		verdicts: newLimiter(time.Now), network: &liveNetwork{}}
+		verdicts: newLimiter(time.Now), troubles: troubles{now: time.Now}, network: &liveNetwork{}}
 	r.state.Store(types.StateStarting)
 	return r
 }
@@ -182,6 +183,7 @@ func (r *Run) end(cause error) {
 		}
 		if r.egress != nil {
 			r.warn("the proxy was not closed", r.egress.Close())
+			r.tellTraffic()
 		}
 		if r.display != nil {
 			r.warn("the compositor's socket for the run was not closed", r.display.Close())
@@ -295,6 +297,8 @@ func (r *Run) status(ctx context.Context) types.Run {
 		count := r.egress.Snapshot()
 		s.Allowed += count.Allowed
 		s.Refused += count.Refused
+		s.Failed = count.Failed
+		s.Traffic, _ = traffic(count, MaxTraffic)
 	}
 	if stats, err := r.m.opts.Driver.Stats(ctx, r.sandbox); err == nil {
 		s.MemoryBytes, s.Processes = stats.MemoryBytes, stats.Processes

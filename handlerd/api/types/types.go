@@ -101,13 +101,25 @@ type Run struct {
 	Providers []string `json:"providers"`
 	Notices   []string `json:"notices"` // what the person should know of this run
 
-	ToolCalls   int   `json:"toolCalls"`
-	Allowed     int64 `json:"allowed"` // connections the proxy let out
-	Refused     int64 `json:"refused"` // by the proxy and by the rules on messages
+	ToolCalls int   `json:"toolCalls"`
+	Allowed   int64 `json:"allowed"` // connections the proxy let out
+	Refused   int64 `json:"refused"` // by the proxy and by the rules on messages
+	Failed    int64 `json:"failed"`  // connections that were let out and came to nothing
+	// Traffic is where the bytes went, the hosts with the most first; a provider is "upstream NAME".
+	Traffic []HostTraffic `json:"traffic"`
+
 	MemoryBytes int64 `json:"memoryBytes"`
 	MemoryLimit Limit `json:"memoryLimit"`
 	Processes   int   `json:"processes"`
 	ProcLimit   Limit `json:"processLimit"`
+}
+
+// HostTraffic is what went to and came from one host since the run's start.
+type HostTraffic struct {
+	Host     string `json:"host"`
+	Requests int64  `json:"requests"` // tunnels, or requests in clear
+	Sent     int64  `json:"sent"`     // bytes from the sandbox
+	Received int64  `json:"received"` // bytes to the sandbox
 }
 
 // A Scope is a host folder the run sees.
