@@ -48,12 +48,12 @@ func (f *answerFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.BoolVar(&f.yes, "yes", false, "allow what the agent asks, once each")
 	fl.BoolVar(&f.readOnly, "read-only", false, "allow what only reads, refuse the rest")
-	fl.BoolVar(&f.unattended, "unattended", false, "never wait for an answer: what neither --yes nor --read-only nor the agent's own rules allow is refused")
+	fl.BoolVar(&f.unattended, "unattended", false, "never wait for an answer: destinations that no rule names are refused, and what neither --yes nor --read-only nor the agent's own rules allow is refused")
 }
 
 // request adds to a request what the flags say of a run in which somebody can be asked, or not.
 func (f *answerFlags) request(req types.RunRequest, unattended bool) types.RunRequest {
-	req.Unattended = unattended
+	req.Unattended, req.NeverAsk = unattended, f.unattended
 	switch {
 	case f.readOnly:
 		req.Answers = types.AnswersReads

@@ -86,6 +86,10 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 		Yes: f.yes, ReadOnly: f.readOnly, Unattended: f.unattended, Terminal: person,
 		JSON: u.json, Color: u.color(u.out), Width: width(u.out),
 		Stdin: u.in, Stdout: u.out, Stderr: u.errout,
+		Watch: func(ctx context.Context, each func(types.ApprovalEvent) error) error {
+			return c.WatchApprovals(ctx, stream.RunID, each)
+		},
+		Answer:      c.Answer,
 		LoginHint:   u.loginHint(agent),
 		ArtifactDir: filepath.Join(d.State, "artifacts"), Home: d.Home, Interrupt: interrupt,
 		Summary: func(runner.Outcome) []string { return u.summary(ctx, c, stream.RunID) },

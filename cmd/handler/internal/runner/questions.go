@@ -96,7 +96,7 @@ func (r *run) answeredFor(req *jsonrpc.Request) {
 }
 
 func (r *run) answered(e event) {
-	if e.Answer == jsonrpc.RejectOnce || e.Answer == jsonrpc.RejectAlways {
+	if e.Answer == jsonrpc.RejectOnce || e.Answer == jsonrpc.RejectAlways || e.Answer == rejectRun {
 		r.mu.Lock()
 		r.refused++
 		r.mu.Unlock()
