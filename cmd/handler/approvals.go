@@ -21,7 +21,20 @@ func (f *scopeFlags) register(cmd *cobra.Command) {
 	fl.BoolVar(&f.once, "once", false, "for what waits now (the default)")
 	fl.BoolVar(&f.run, "run", false, "until the run ends")
 	fl.BoolVar(&f.always, "always", false, "for good: the rule is saved in the agent's file")
-	cmd.MarkFlagsMutuallyExclusive("once", "run", "always")
+}
+
+// oneOf makes more than one of some flags a usage error.
+func oneOf(cmd *cobra.Command, names ...string) error {
+	given := []string{}
+	for _, name := range names {
+		if cmd.Flags().Changed(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	if len(given) > 1 {
+		return fault.New(fault.Usage, "see: "+cmd.CommandPath()+" --help", "only one of %s can be", strings.Join(given, " and "))
+	}
+	return nil
 }
 
 func (f *scopeFlags) scope() string {
@@ -127,6 +140,9 @@ func newApprovalsAnswer(u *ui, allow bool) *cobra.Command {
 		Use: use, Short: short, Aliases: aliases, Args: usageArgs(cobra.ExactArgs(1)),
 		Example: fmt.Sprintf("  handler approvals %s 3f9k\n  handler approvals %s 3f9k --always", verb, verb),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf(cmd, "once", "run", "always"); err != nil {
+				return err
+			}
 			c, _, err := u.connect(cmd.Context())
 			if err != nil {
 				return err

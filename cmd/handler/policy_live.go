@@ -45,18 +45,18 @@ RULE is what handler agent edit takes: a host, *.suffix, host:port, an address.`
 	fl.StringVar(&f.run, "run", "", "until the run ends: every live run of the agent, or --run=ID")
 	fl.Lookup("run").NoOptDefVal = everyRun
 	fl.BoolVar(&f.always, "always", false, "for good: save it in the agent's file (the default)")
-	exclusive := []string{"run", "always"}
 	if kind == policy.KindAllow {
 		cmd.Example += "\n  handler policy allow web --private 10.0.0.5:8080"
 		fl.BoolVar(&f.once, "once", false, "for the next connection of each live run of the agent")
 		fl.BoolVar(&f.private, "private", false, "RULE is a private address:port or prefix:port")
-		exclusive = append(exclusive, "once")
 	}
-	cmd.MarkFlagsMutuallyExclusive(exclusive...)
 	return cmd
 }
 
 func (u *ui) changeRules(cmd *cobra.Command, agent, kind string, rules []string, f changeFlags) error {
+	if err := oneOf(cmd, "once", "run", "always"); err != nil {
+		return err
+	}
 	change := types.RuleChange{Agent: agent, Kind: kind, Scope: types.ScopeAlways}
 	if f.private {
 		change.Kind = policy.KindPrivate
