@@ -3,7 +3,6 @@ package api_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -212,7 +211,7 @@ func TestVerdicts(t *testing.T) {
 	defer cancel()
 	err := c.Verdicts(ctx, "web", "", 10, true, func(v types.NetworkVerdict) error {
 		if n++; n == 2 {
-			add(audit.KindNetwork, "web", "k3f9", fmt.Sprint("later"))
+			add(audit.KindNetwork, "web", "k3f9", "later")
 		}
 		if v.Subject == "later" {
 			cancel()
