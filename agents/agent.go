@@ -79,6 +79,9 @@ type Limits struct {
 	Tmp       string  `toml:"tmp"`
 	Home      string  `toml:"home"`
 	Shm       string  `toml:"shm"`
+	State     string  `toml:"state"`    // of the run's state folders; "10GiB" or "none"
+	Lifetime  string  `toml:"lifetime"` // of a run: "2h" or "none"
+	Idle      string  `toml:"idle"`     // without a message or a turn: "30m" or "none"
 }
 
 // Policy holds the switches of C.4.

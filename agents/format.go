@@ -155,6 +155,9 @@ func (w *writer) limits(l Limits) {
 	w.text("tmp", l.Tmp)
 	w.text("home", l.Home)
 	w.text("shm", l.Shm)
+	w.text("state", l.State)
+	w.text("lifetime", l.Lifetime)
+	w.text("idle", l.Idle)
 }
 
 // key writes a key, bare where TOML allows it.

@@ -261,7 +261,10 @@ func (a *Agent) checkNetwork() error {
 }
 
 func (a *Agent) checkLimits() error {
-	_, err := a.Limits.Parse()
+	if _, err := a.Limits.Parse(); err != nil {
+		return err
+	}
+	_, err := a.Limits.Run()
 	return err
 }
 

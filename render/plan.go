@@ -24,6 +24,7 @@ type Plan struct {
 	Display bool // the agent was saved with display = true
 	// DisplayStrict refuses a display that gives more than windows (A.6).
 	DisplayStrict bool
+	Limits        agents.RunLimits
 
 	SessionDefaults SessionDefaults
 	SessionMCP      string     // as in harness.Manifest

@@ -107,6 +107,9 @@ func (b *builder) base() error {
 	if err != nil {
 		return err
 	}
+	if p.Limits, err = a.Limits.Run(); err != nil {
+		return err
+	}
 	p.Agent, p.Harness, p.Display, p.DisplayStrict = a.Name, h.Name, a.Display, a.DisplayStrict
 	p.SessionMCP, p.SessionsPerRun, p.MCPTransports = h.SessionMCP, h.SessionsPerRun, slices.Clone(h.MCPTransports)
 	p.Policy = Policy{HostFS: a.Policy.HostFS, HostTerminal: a.Policy.HostTerminal, DenyClientMCP: a.Policy.ClientMCP == agents.ClientMCPDeny,

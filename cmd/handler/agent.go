@@ -36,9 +36,8 @@ type agentFlags struct {
 	unbind, answers                                   []string
 	unattended                                        string
 	forgetAnswers                                     bool
-	memory, unknown                                   string
-	cpus                                              float64
-	processes                                         int64
+	unknown                                           string
+	limits                                            limitFlags
 	display, displayStrict, hostFS, hostTerm, denyMCP bool
 }
 
@@ -57,9 +56,7 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.StringSliceVar(&f.addons, "addon", nil, "addon to bind, besides the default ones (repeatable)")
 	fl.StringArrayVar(&f.settings, "set", nil, "ADDON.SETTING=VALUE of a bound addon (repeatable)")
 	fl.StringSliceVar(&f.unbind, "unbind", nil, "addon to take away (repeatable)")
-	fl.StringVar(&f.memory, "memory", "", "memory limit, such as 2GB")
-	fl.Float64Var(&f.cpus, "cpus", 0, "CPU limit, such as 1.5")
-	fl.Int64Var(&f.processes, "processes", 0, "process limit")
+	f.limits.register(cmd)
 	fl.BoolVar(&f.display, "display", false, "show windows on your screen and paste images")
 	fl.BoolVar(&f.displayStrict, "display-strict", false, "refuse a screen on which the agent could do more than show windows (A.6)")
 	fl.BoolVar(&f.hostFS, "host-fs", false, "let it read and write files through the editor (P2)")
@@ -100,15 +97,7 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 	if given("deny-client-mcp") {
 		a.Policy.ClientMCP = map[bool]string{true: "deny", false: "allow"}[f.denyMCP]
 	}
-	if given("memory") {
-		a.Limits.Memory = f.memory
-	}
-	if given("cpus") {
-		a.Limits.CPUs = f.cpus
-	}
-	if given("processes") {
-		a.Limits.Processes = f.processes
-	}
+	f.limits.save(cmd, &a.Limits)
 	had := len(a.Scopes)
 	// One after the other: each judges the whole agent, so that a fault would be told as often as there are steps.
 	for _, step := range []func() error{

@@ -35,6 +35,10 @@ func psRun(w io.Writer, r types.Run) error {
 		return err
 	}
 	fmt.Fprintln(w)
+	if err := table(w, limitRows(r)); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
 	if r.Failed > 0 {
 		fmt.Fprintf(w, "%d connections were allowed and came to nothing: handler logs %s\n\n", r.Failed, r.ID)
 	}

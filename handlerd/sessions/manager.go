@@ -76,6 +76,8 @@ type Manager struct {
 	logs string       // folder of the runs' logs
 	pool *egress.Pool // of the runs' proxies
 
+	machine *machineWatch
+
 	mu      sync.Mutex
 	runs    map[string]*Run // protected by mu
 	closing bool            // protected by mu
@@ -96,7 +98,7 @@ func New(opts Options) *Manager {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Manager{opts: opts, log: log, logs: filepath.Join(opts.StateDir, "runs"), runs: map[string]*Run{},
-		pool: egress.NewPool(MaxConnections)}
+		pool: egress.NewPool(MaxConnections), machine: newMachineWatch(opts.StateDir)}
 }
 
 // Sweep removes what a predecessor left: sandboxes with our owner's label and run directories. No run starts before
@@ -144,6 +146,12 @@ func (m *Manager) sweepFolders() error {
 func (m *Manager) Start(ctx context.Context, req types.RunRequest) (*Run, error) {
 	plan, err := m.opts.Plan(req.Agent, req.Cwd)
 	if err != nil {
+		return nil, err
+	}
+	if err := override(plan, req.Limits); err != nil {
+		return nil, err
+	}
+	if err := m.machine.refuse(); err != nil {
 		return nil, err
 	}
 	if err := m.Sweep(ctx); err != nil {

@@ -181,16 +181,7 @@ func (r *Run) finishSpec(ctx context.Context, _ types.RunRequest, spec *sandbox.
 	if err != nil {
 		return startFault(err, r.plan)
 	}
-	r.enforced = info.Enforced
-	for _, l := range []struct {
-		limit    sandbox.Limit
-		name     string
-		enforced bool
-	}{{spec.Limits.Memory, "memory", info.Enforced.Memory}, {spec.Limits.CPU, "CPU", info.Enforced.CPU}, {spec.Limits.Processes, "process", info.Enforced.Processes}} {
-		if l.limit.Value > 0 && !l.limit.Asked && !l.enforced {
-			r.notice("the kernel does not enforce the %s limit here (cgroup v%d, rootless)", l.name, info.CgroupVersion)
-		}
-	}
+	r.settleLimits(&spec.Limits, info.Enforced)
 	return nil
 }
 
@@ -236,8 +227,12 @@ func startFault(err error, plan *render.Plan) error {
 		what, command := describeImage(missing.Ref)
 		return &fault.Fault{Kind: fault.Failed, Text: what + " is not built", Hint: "build it: " + command, Err: err}
 	case errors.As(err, &limit):
+		hint := "take the limit out of the agent (handler agent edit " + plan.Agent + ")"
+		if limit.Remedy != "" {
+			hint = "ask for " + limit.Remedy + " (--cpus, or handler agent edit " + plan.Agent + ")"
+		}
 		return &fault.Fault{Kind: fault.Failed, Text: err.Error(), Err: err,
-			Hint: "take the limit out of the agent (handler agent edit " + plan.Agent + "); handler doctor says how to have the kernel enforce it"}
+			Hint: hint + "; handler doctor says how to have the kernel enforce it"}
 	case errors.As(err, &spec):
 		return &fault.Fault{Kind: fault.Usage, Text: err.Error(), Err: err}
 	case errors.As(err, &engine):

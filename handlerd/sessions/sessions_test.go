@@ -273,7 +273,7 @@ func TestRefusedStarts(t *testing.T) {
 		"home":    plain + "[[scopes]]\npath = \"~/\"\n",
 		"gone":    plain + "[[scopes]]\npath = \"~/nowhere\"\n",
 		"default": "harness = \"script\"\n", // the playwright addon is not built
-		"limited": plain + "[limits]\nmemory = \"1GB\"\n",
+		"limited": plain + "[limits]\ncpus = 0.5\n",
 		"dies":    "harness = \"dies\"\nbindings = {}\n",
 		"named":   plain + "toolbox = \"rust\"\n",
 	})
@@ -285,7 +285,7 @@ func TestRefusedStarts(t *testing.T) {
 		"home":    {fault.Refused, "home", "project folder"},
 		"gone":    {fault.Refused, "nowhere", "mkdir -p"},
 		"default": {fault.Failed, "the addon playwright is not built", "handler addon build playwright"},
-		"limited": {fault.Failed, "memory limit", "handler agent edit limited"},
+		"limited": {fault.Failed, "CPU limit", "handler agent edit limited"},
 		"named":   {fault.Failed, "toolbox rust is not built", "handler toolbox build rust"},
 	} {
 		t.Run(agent, func(t *testing.T) {

@@ -302,6 +302,8 @@ func (d *Driver) Info(ctx context.Context) (sandbox.Info, error) {
 			storage = "overlay (native)"
 		}
 	}
+	enforced := m.enforced
+	enforced.WholeCPUs = !enforced.CPU
 	return sandbox.Info{
 		Engine:        "podman",
 		Version:       info.Version.Version,
@@ -309,7 +311,7 @@ func (d *Driver) Info(ctx context.Context) (sandbox.Info, error) {
 		CgroupVersion: m.cgroup,
 		Storage:       storage,
 		Rootless:      info.Host.Security.Rootless,
-		Enforced:      m.enforced,
+		Enforced:      enforced,
 	}, nil
 }
 

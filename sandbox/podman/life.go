@@ -88,6 +88,9 @@ func pause(ctx context.Context, t time.Duration) error {
 // Stop sends TERM to every process, the first one too, waits at most grace until the first one has ended, which
 // takes the others with it, and sends KILL. When ctx ends before, KILL is sent at once.
 func (d *Driver) Stop(ctx context.Context, id string, grace time.Duration) error {
+	if v := d.views.get(id); v != nil && grace <= 0 {
+		v.kill() // at once, without asking podman, who may be what does not get to run; what follows makes sure of it
+	}
 	c, ok, err := d.look(ctx, id)
 	if err != nil {
 		return d.engineError("stop", err)
@@ -166,11 +169,13 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 		return d.engineError("remove", err)
 	}
 	if !ok {
+		d.views.drop(id)
 		return nil
 	}
 	if err := d.reach(ctx, func(api context.Context) error { return d.remove(api, id) }); err != nil {
 		return d.engineError("remove", err)
 	}
+	d.views.drop(id)
 	if nonce := c.Config.Labels[labelNonce]; nonce != "" {
 		if err := errors.Join(os.RemoveAll(d.layout().log(nonce)), os.RemoveAll(d.layout().filesOf(nonce))); err != nil {
 			return d.engineError("remove", err)
@@ -366,6 +371,7 @@ func (d *Driver) Close() error {
 	d.closed = true
 	d.drop()
 	d.mu.Unlock()
+	d.views.dropAll()
 	if d.service != nil {
 		err = errors.Join(err, d.service.stop())
 	}

@@ -64,6 +64,7 @@ type Driver struct {
 	// creating holds a token while a container is created. Podman looks the user's subordinate ids up in a library that
 	// is not safe for that from several threads: of forty creates at once one finds none and fails.
 	creating chan struct{}
+	views    views
 
 	mu      sync.Mutex // protects what follows
 	conn    *connection

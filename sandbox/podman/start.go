@@ -131,6 +131,7 @@ func (d *Driver) makeOnce(ctx, api context.Context, in input, held *heldSources)
 		return id, nil
 	}
 	err = d.startError(api, in.spec, "start", err)
+	d.views.drop(id)
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
 	if rerr := d.Remove(clean, id); rerr != nil {
@@ -139,18 +140,18 @@ func (d *Driver) makeOnce(ctx, api context.Context, in input, held *heldSources)
 	return "", err
 }
 
-// check refuses a limit that was asked for and that the kernel does not keep (A.4).
+// check refuses a limit that was asked for and that neither the kernel keeps nor the caller (A.4).
 func (m *machine) check(l sandbox.Limits) error {
 	for _, c := range []struct {
 		name  string
 		limit sandbox.Limit
 		kept  bool
-	}{{"memory", l.Memory, m.enforced.Memory}, {"CPU", l.CPU, m.enforced.CPU}, {"process", l.Processes, m.enforced.Processes}} {
-		if c.limit.Asked && c.limit.Value > 0 && !c.kept {
+	}{{"memory", l.Memory, m.enforced.Memory}, {"process", l.Processes, m.enforced.Processes}} {
+		if c.limit.Asked && c.limit.Value > 0 && !c.kept && !c.limit.Watched {
 			return &sandbox.UnenforcedError{Limit: c.name, Reason: m.reason}
 		}
 	}
-	return nil
+	return m.checkCPU(l.CPU)
 }
 
 // prepareHost makes what the sandbox needs on the host and holds what must not be exchanged until it is mounted.
@@ -282,6 +283,14 @@ func (d *Driver) begin(ctx context.Context, id string, in input, held *heldSourc
 		return d.failed(err)
 	}
 	if err := verify(c.State.Pid, in, held); err != nil {
+		return err
+	}
+	v, err := openView(c.State.Pid)
+	if err != nil {
+		return fmt.Errorf("looking at the sandbox: %w", err)
+	}
+	d.views.add(id, v)
+	if err := d.giveCPUs(c.State.Pid, in, v); err != nil {
 		return err
 	}
 	return d.failed(containers.Start(ctx, id, nil))

@@ -55,6 +55,20 @@ type RunRequest struct {
 	// the agent's settings. It counts only where nobody is there.
 	Answers string  `json:"answers,omitempty"`
 	Wayland Wayland `json:"wayland"` // what the asking program's environment says of the display
+	Limits  Limits  `json:"limits"`  // of this run, before its agent's own
+}
+
+// Limits are those of an agent's file, written the same way; an empty field leaves the agent's.
+type Limits struct {
+	Memory    string  `json:"memory,omitempty"`
+	CPUs      float64 `json:"cpus,omitempty"`
+	Processes int64   `json:"processes,omitempty"`
+	Tmp       string  `json:"tmp,omitempty"`
+	Home      string  `json:"home,omitempty"`
+	Shm       string  `json:"shm,omitempty"`
+	State     string  `json:"state,omitempty"`
+	Lifetime  string  `json:"lifetime,omitempty"`
+	Idle      string  `json:"idle,omitempty"`
 }
 
 // A ShellRequest asks for a command of the person's in a live run.
@@ -112,6 +126,15 @@ type Run struct {
 	MemoryLimit Limit `json:"memoryLimit"`
 	Processes   int   `json:"processes"`
 	ProcLimit   Limit `json:"processLimit"`
+	CPUMillis   int64 `json:"cpuMillis"` // processor time of the processes that live
+	CPULimit    Limit `json:"cpuLimit"`  // thousandths of a processor
+	StateBytes  int64 `json:"stateBytes"`
+	StateLimit  Limit `json:"stateLimit"`
+
+	Lifetime     int64  `json:"lifetimeMillis"`               // 0 for none
+	LifetimeLeft *int64 `json:"lifetimeLeftMillis,omitempty"` // nil for no bound
+	Idle         int64  `json:"idleMillis"`                   // since the last message; 0 in a turn
+	IdleLimit    int64  `json:"idleLimitMillis"`              // 0 for none
 }
 
 // HostTraffic is what went to and came from one host since the run's start.
@@ -130,8 +153,9 @@ type Scope struct {
 
 // A Limit is a bound and who keeps it.
 type Limit struct {
-	Value    int64 `json:"value"`
-	Enforced bool  `json:"enforced"` // by the kernel
+	Value    int64  `json:"value"`        // 0 for none
+	Enforced bool   `json:"enforced"`     // by the kernel as its cgroup
+	By       string `json:"by,omitempty"` // "kernel", "kernel (affinity)" or "handlerd"
 }
 
 // A LogLine is one line of a run's log.

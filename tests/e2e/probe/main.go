@@ -32,7 +32,7 @@ func main() {
 	commands := map[string]func([]string){
 		"net": tryNet, "get": get, "hold": hold, "proxy": proxy, "find": find, "status": status, "processes": processes, "write": write,
 		"syscalls": syscalls, "flood": flood, "kill-all": killAll, "stubborn": stubborn, "loop": loop, "agent": agentMain,
-		"chroot-out": insideChroot, "globals": globals,
+		"chroot-out": insideChroot, "globals": globals, "affinity": affinity, "eat": eat,
 	}
 	f := commands[os.Args[1]]
 	if f == nil {
