@@ -187,6 +187,9 @@ func (u *ui) headline(ctx context.Context, c *client.Client, id string, d dirs.D
 		parts = append(parts, fmt.Sprintf("scope %s (%s)", tilde(s.Path, d.Home), s.Mode))
 	}
 	network := "network: " + plural(run.Hosts, "host")
+	if run.Asks {
+		network += ", you are asked about others"
+	}
 	if len(run.Providers) > 0 {
 		network += " and " + strings.Join(run.Providers, ", ") + " with your key"
 	}

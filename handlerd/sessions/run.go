@@ -291,6 +291,7 @@ func (r *Run) status(ctx context.Context) types.Run {
 	for _, sc := range r.scopes {
 		s.Scopes = append(s.Scopes, types.Scope{Path: sc.path, Mode: sc.mode()})
 	}
+	s.Asks = r.network.asks() && !r.neverAsk
 	for _, rule := range r.network.get().Rules {
 		if rule.Kind != policy.KindDeny {
 			s.Hosts++

@@ -109,8 +109,9 @@ type Run struct {
 	Turn    string    `json:"turn"` // "idle" or "working"
 	Since   time.Time `json:"since"`
 	Scopes  []Scope   `json:"scopes"`
-	Browser string    `json:"browser"` // "wayland", "headless" or ""
-	Hosts   int       `json:"hosts"`   // how many allow rules there are
+	Browser string    `json:"browser"`        // "wayland", "headless" or ""
+	Hosts   int       `json:"hosts"`          // how many allow rules there are
+	Asks    bool      `json:"asks,omitempty"` // a person is asked about hosts that no rule names
 	// Providers are the addresses that the run reaches through the proxy with a key of the person's (D.9).
 	Providers []string `json:"providers"`
 	Notices   []string `json:"notices"` // what the person should know of this run
