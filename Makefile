@@ -14,7 +14,7 @@ TAGS := remote,containers_image_openpgp,exclude_graphdriver_btrfs,exclude_graphd
 GOBUILD := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags "-s -w -X main.version=$(VERSION)"
 PROGRAMS := handler handlerd handler-guest handler-demo-agent
 
-.PHONY: build install check vet lint test demo bench fuzz clean _demo _test _bench
+.PHONY: build install check vet lint test demo bench soak fuzz clean _demo _test _bench _soak
 
 build:
 	@[ -x bin/handlerd ] || echo "compiling Handler; the first time takes a few minutes" >&2
@@ -55,6 +55,14 @@ _test: build
 
 _bench: build
 	@hack/bench
+
+# Forty runs at once, thousands of turns, random kills; at the end nothing may be left (docs/handlers/performance.md).
+SOAKTIME ?= 10m
+soak:
+	@SOAKTIME=$(SOAKTIME) hack/run soak
+
+_soak: build
+	@hack/soak --time $(SOAKTIME)
 
 # Every fuzz target for FUZZTIME each; their seeds run in make test.
 FUZZTIME ?= 60s

@@ -48,11 +48,6 @@ type Binding struct {
 	ChromiumSandbox string            `toml:"chromium_sandbox"` // "on" (also if empty) or "off" (A.7)
 }
 
-// A Secret says where a value comes from: for now a file of mode 0600 that the person owns.
-type Secret struct {
-	File string `toml:"file"`
-}
-
 // An MCPServer is an http or sse server of the person's own.
 type MCPServer struct {
 	Name    string            `toml:"name"`
@@ -84,6 +79,9 @@ type Limits struct {
 	Tmp       string  `toml:"tmp"`
 	Home      string  `toml:"home"`
 	Shm       string  `toml:"shm"`
+	State     string  `toml:"state"`    // of the run's state folders; "10GiB" or "none"
+	Lifetime  string  `toml:"lifetime"` // of a run: "2h" or "none"
+	Idle      string  `toml:"idle"`     // without a message or a turn: "30m" or "none"
 }
 
 // Policy holds the switches of C.4.

@@ -3,6 +3,7 @@ package agents
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Edits, as flags of the command line and fields of the page make them. Each changes the Agent in memory; Save
@@ -88,17 +89,35 @@ func (a *Agent) Forget(rule string) error {
 // SetDisplay says whether runs show windows on the person's screen.
 func (a *Agent) SetDisplay(on bool) { a.Display = on }
 
-// SetSecret says which file a secret of the harness's upstreams is in; "" takes it away.
-func (a *Agent) SetSecret(name, file string) error {
-	if file == "" {
-		delete(a.Secrets, name)
-		return nil
+// SetSecret says where a secret of the harness's upstreams comes from, as ParseSecret reads it, or with a dot in its
+// name, ADDON.SECRET, one of a binding's that is there. "" takes it away.
+func (a *Agent) SetSecret(name, source string) error {
+	secret, err := ParseSecret(source)
+	if err != nil {
+		return fmt.Errorf("secret %s: %w", name, err)
 	}
-	if a.Secrets == nil {
-		a.Secrets = map[string]Secret{}
+	addon, key, ofAddon := strings.Cut(name, ".")
+	if !ofAddon {
+		a.Secrets = setSecret(a.Secrets, name, secret)
+		return a.checkSecrets()
 	}
-	a.Secrets[name] = Secret{File: file}
-	return a.checkSecrets()
+	b, bound := a.Bindings[addon]
+	if !bound {
+		return fmt.Errorf("secret %s: agent %s has no binding of the addon %s: add it in the same command, --addon %s", name, a.Name, addon, addon)
+	}
+	b.Secrets = setSecret(b.Secrets, key, secret)
+	a.Bindings[addon] = b
+	return a.checkBindings()
+}
+
+func setSecret(all map[string]Secret, name string, secret Secret) map[string]Secret {
+	all = copied(all)
+	if secret.Kind() == "" {
+		delete(all, name)
+	} else {
+		all[name] = secret
+	}
+	return all
 }
 
 // SetEnv sets a variable.

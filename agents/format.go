@@ -117,8 +117,23 @@ func (w *writer) bindings(all map[string]Binding) {
 func (w *writer) secrets(header string, all map[string]Secret) {
 	for _, name := range sortedKeys(all) {
 		w.table("[" + header + "." + key(name) + "]")
-		w.text("file", all[name].File)
+		w.secret(all[name])
 	}
+}
+
+func (w *writer) secret(s Secret) {
+	w.text("file", s.File)
+	w.text("pass", s.Pass)
+	if len(s.SecretService) > 0 {
+		var pairs []string
+		for _, name := range sortedKeys(s.SecretService) {
+			pairs = append(pairs, key(name)+" = "+quote(s.SecretService[name]))
+		}
+		fmt.Fprintf(w, "secret_service = {%s}\n", strings.Join(pairs, ", "))
+	}
+	w.text("secret_service_label", s.SecretServiceLabel)
+	w.text("credential", s.Credential)
+	w.list("command", s.Command)
 }
 
 func (w *writer) limits(l Limits) {
@@ -140,6 +155,9 @@ func (w *writer) limits(l Limits) {
 	w.text("tmp", l.Tmp)
 	w.text("home", l.Home)
 	w.text("shm", l.Shm)
+	w.text("state", l.State)
+	w.text("lifetime", l.Lifetime)
+	w.text("idle", l.Idle)
 }
 
 // key writes a key, bare where TOML allows it.

@@ -165,8 +165,8 @@ func checkSecrets(secrets map[string]Secret) error {
 		if err := harness.ValidKey(key); err != nil {
 			return fmt.Errorf("secrets: %w", err)
 		}
-		if err := hostPath(secrets[key].File); err != nil {
-			return fmt.Errorf("secrets.%s.file: %w", key, err)
+		if err := secrets[key].check(); err != nil {
+			return fmt.Errorf("secrets.%s: %w", key, err)
 		}
 	}
 	return nil
@@ -261,7 +261,10 @@ func (a *Agent) checkNetwork() error {
 }
 
 func (a *Agent) checkLimits() error {
-	_, err := a.Limits.Parse()
+	if _, err := a.Limits.Parse(); err != nil {
+		return err
+	}
+	_, err := a.Limits.Run()
 	return err
 }
 

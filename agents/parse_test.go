@@ -182,7 +182,7 @@ func TestParseRefuses(t *testing.T) {
 func TestParseBytes(t *testing.T) {
 	for text, want := range map[string]int64{
 		"1B": 1, "2GB": 2e9, "512MiB": 512 << 20, "1.5GiB": 3 << 29, "1 TiB": 1 << 40, "10kB": 1e4, "10KB": 1e4, "0.5KiB": 512,
-		"": 0, "2": 0, "GB": 0, "-1GB": 0, "+1GB": 0, "2gb": 0, "2G": 0, "0B": 0, "0.1B": 0, "1e3MB": 0, "0x10MB": 0, " 1GB": 0, "1GB ": 0,
+		"": 0, "2": 0, "GB": 0, "-1GB": 0, "+1GB": 0, "2gb": 0, "2G": 2 << 30, "300M": 300 << 20, "64K": 64 << 10, "1.5T": 3 << 39, "2g": 0, "2k": 0, "2Mi": 0, "2 M": 2 << 20, "0B": 0, "0.1B": 0, "1e3MB": 0, "0x10MB": 0, " 1GB": 0, "1GB ": 0,
 		"1,5GB": 0, "1  GB": 0, "999999999999999TB": 0, "٣GB": 0, "iB": 0, "1iB": 0, "1kiB": 0, "1.GB": 0, "1\nGB": 0,
 	} {
 		got, err := ParseBytes(text)

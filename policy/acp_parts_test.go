@@ -188,6 +188,12 @@ func TestToolCalls(t *testing.T) {
 	if got := ask("s", `,"kind":"execute"`); got.Reads() || got.Kind != "" {
 		t.Errorf("two kinds: %+v", got)
 	}
+	long := `{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"long","title":"a"}}`
+	calls.Update([]byte(long))
+	calls.Update([]byte(strings.Replace(long, `"title":"a"`, `"title":"b","content":"`+strings.Repeat("x", 300<<10)+`"`, 1)))
+	if p, err := policy.ParsePermission([]byte(`{"sessionId":"s","toolCall":{"toolCallId":"long"},"options":[]}`)); err != nil || calls.Join(p).ToolCall.Title != "" {
+		t.Errorf("what a long update may have changed is still there: %+v, %v", calls.Join(p), err)
+	}
 	if got := ask("nobody", ""); got.Title != "" {
 		t.Errorf("another session's: %+v", got)
 	}

@@ -53,7 +53,7 @@ func fixture() *policy.Config {
 			if host == "mcp.example.org" && port == 443 {
 				return policy.Verdict{}
 			}
-			return policy.Verdict{Action: policy.Refuse, Rule: "D.4", Reason: host + " is not allowed for agent \"web\"", Hint: "allow it: handler agent edit web --allow " + host}
+			return policy.Verdict{Action: policy.Refuse, Rule: "D.4", Reason: host + " is not allowed for agent \"web\"", Hint: "allow it: handler policy allow web " + host}
 		},
 	}
 }

@@ -93,7 +93,8 @@ func (n Network) judge(t *target) (v Verdict, decided int) {
 	if addr.IsValid() {
 		class, public = ClassifyAddr(addr)
 	}
-	for i, r := range n.Rules {
+	for i := range n.Rules {
+		r := &n.Rules[i] // a copy of each costs more than the question
 		if !r.namesHost(canonical) || !r.namesWhat(*t) {
 			continue
 		}
@@ -169,7 +170,7 @@ func (n Network) decideAddr(t target, a netip.Addr, of int) Verdict {
 		return refuseNet("D.2", fmt.Sprintf("%s %s, which is never reached from a sandbox", host, which), "")
 	}
 	reason := fmt.Sprintf("%s %s, and no \"private\" rule of agent %q names it with port %d", host, which, n.Agent, port)
-	return refuseNet("D.2", reason, n.hint("--private", "ADDRESS:"+strconv.Itoa(int(port)))+", with the address from the audit log")
+	return refuseNet("D.2", reason, n.hint(KindPrivate, "ADDRESS:"+strconv.Itoa(int(port)))+", with the address from the audit log")
 }
 
 func (n Network) refuseDenied(t target, r Rule) Verdict {
@@ -188,7 +189,7 @@ func (n Network) refuseDenied(t target, r Rule) Verdict {
 
 func (n Network) refusePrivate(host string, class Class, port uint16) Verdict {
 	reason := fmt.Sprintf("%s is %s and no \"private\" rule of agent %q names it with port %d", host, class, n.Agent, port)
-	return refuseNet("D.4", reason, n.hint("--private", joinHostPort(host, port)))
+	return refuseNet("D.4", reason, n.hint(KindPrivate, joinHostPort(host, port)))
 }
 
 // refuseUnnamed tells a host that nobody named from a port (D.3) and a request that nobody named.
@@ -210,9 +211,9 @@ func (n Network) refuseUnnamed(t target) Verdict {
 		return n.refuseUnnamedRequest(t, append(ports, requests...))
 	case len(ports) > 0:
 		reason := fmt.Sprintf("port %d of %s is not allowed for agent %q, only %s", port, host, n.Agent, strings.Join(ports, " and "))
-		return refuseNet("D.3", reason, n.hint("--allow", joinHostPort(host, port)))
+		return refuseNet("D.3", reason, n.hint(KindAllow, joinHostPort(host, port)))
 	}
-	return refuseNet("D.4", fmt.Sprintf("%s is not allowed for agent %q", host, n.Agent), n.hint("--allow", Wanted(host, port)))
+	return refuseNet("D.4", fmt.Sprintf("%s is not allowed for agent %q", host, n.Agent), n.hint(KindAllow, Wanted(host, port)))
 }
 
 // refuseUnnamedRequest says what of a host is allowed, where it is requests.
@@ -227,9 +228,9 @@ func (n Network) refuseUnnamedRequest(t target, allowed []string) Verdict {
 	case t.request && t.odd:
 		return refuseNet("D.4", reason+"; its path is not in its plain form, so that no rule about paths can name it", "")
 	case !t.request || err != nil:
-		return refuseNet("D.4", reason, n.hint("--allow", joinHostPort(t.host, t.port)))
+		return refuseNet("D.4", reason, n.hint(KindAllow, joinHostPort(t.host, t.port)))
 	}
-	return refuseNet("D.4", reason, n.hint("--allow", "'"+want.String()+"'"))
+	return refuseNet("D.4", reason, n.hint(KindAllow, "'"+want.String()+"'"))
 }
 
 func appendNew(list []string, s string) []string {
@@ -240,12 +241,15 @@ func appendNew(list []string, s string) []string {
 }
 
 // hint is the one wording of what a person does about a refusal.
-func (n Network) hint(flag, value string) string {
+func (n Network) hint(kind, value string) string {
 	name := n.Agent
 	if name == "" {
 		name = "NAME"
 	}
-	return fmt.Sprintf("allow it: handler agent edit %s %s %s", name, flag, value)
+	if kind == KindPrivate {
+		value = "--private " + value
+	}
+	return fmt.Sprintf("allow it: handler policy allow %s %s", name, value)
 }
 
 func refuseNet(rule, reason, hint string) Verdict {

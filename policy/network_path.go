@@ -148,7 +148,7 @@ func parseMethods(text string) (string, error) {
 
 // namesMethod says whether the rule speaks of a method. A deny rule does whatever its case, since some servers read
 // methods so.
-func (r Rule) namesMethod(method string) bool {
+func (r *Rule) namesMethod(method string) bool {
 	if r.Methods == "" {
 		return true
 	}
@@ -161,7 +161,7 @@ func (r Rule) namesMethod(method string) bool {
 }
 
 // namesPath says whether the rule speaks of a plain path.
-func (r Rule) namesPath(path string) bool {
+func (r *Rule) namesPath(path string) bool {
 	if r.Rest {
 		return strings.HasPrefix(path, r.Path)
 	}

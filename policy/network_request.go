@@ -167,12 +167,12 @@ func (r *Rule) parseUpstream(text string) error {
 }
 
 // aboutRequests says whether a rule is about requests, not about hosts whole.
-func (r Rule) aboutRequests() bool { return r.Path != "" }
+func (r *Rule) aboutRequests() bool { return r.Path != "" }
 
 // namesWhat says whether a rule whose host is the target's speaks of the target: of its port, and in a rule about
 // requests of its method and path. What a tunnel hides, and a path that is not plain, is named by every deny rule and
 // by no allow rule: nobody can tell.
-func (r Rule) namesWhat(t target) bool {
+func (r *Rule) namesWhat(t target) bool {
 	if !r.namesPort(t.port) || !r.aboutRequests() {
 		return r.namesPort(t.port)
 	}
@@ -222,7 +222,7 @@ func quoteMethod(m string) string {
 	return quoteHost(m)
 }
 
-// what says what is asked for, without the path, which may hold a secret.
+// what says what is asked for, without the path: it may be long, and the hint has it where a person needs it.
 func (t target) what() string {
 	if !t.request {
 		return "a tunnel to " + joinHostPort(t.host, t.port)

@@ -199,11 +199,11 @@ func TestRequestTexts(t *testing.T) {
 	n := network(t, "allow GET,HEAD http://repo.example.org/debian/*", "allow repo.example.org:8443", "allow open.example.org",
 		"deny POST http://open.example.org/admin*")
 	for _, tt := range []struct{ request, want string }{
-		{"POST repo.example.org /debian/token", `refused by D.4: POST of this path of http://repo.example.org is not allowed for agent "web", only port 8443 and GET,HEAD http://repo.example.org/debian/* — allow it: handler agent edit web --allow 'POST http://repo.example.org/debian/token'`},
+		{"POST repo.example.org /debian/token", `refused by D.4: POST of this path of http://repo.example.org is not allowed for agent "web", only port 8443 and GET,HEAD http://repo.example.org/debian/* — allow it: handler policy allow web 'POST http://repo.example.org/debian/token'`},
 		{"GET repo.example.org /a/../b", `refused by D.4: GET of this path of http://repo.example.org is not allowed for agent "web", only port 8443 and GET,HEAD http://repo.example.org/debian/*; its path is not in its plain form, so that no rule about paths can name it`},
 		{"POST open.example.org /admin/x", `refused by D.4: POST of this path of http://open.example.org is denied for agent "web" by the rule deny POST http://open.example.org/admin* (agent web)`},
 		{"POST open.example.org /x//y", `refused by D.4: POST of this path of http://open.example.org is denied for agent "web" by the rule deny POST http://open.example.org/admin* (agent web), since the path is not in its plain form`},
-		{"get repo.example.org /" + strings.Repeat("a", 400), `refused by D.4: get of this path of http://repo.example.org is not allowed for agent "web", only port 8443 and GET,HEAD http://repo.example.org/debian/* — allow it: handler agent edit web --allow repo.example.org:80`},
+		{"get repo.example.org /" + strings.Repeat("a", 400), `refused by D.4: get of this path of http://repo.example.org is not allowed for agent "web", only port 8443 and GET,HEAD http://repo.example.org/debian/* — allow it: handler policy allow web repo.example.org:80`},
 	} {
 		words := strings.Split(tt.request, " ")
 		if got := n.DecideRequest(Request{Method: words[0], Host: words[1], Port: 80, Path: words[2]}).String(); got != tt.want {
@@ -211,7 +211,7 @@ func TestRequestTexts(t *testing.T) {
 		}
 	}
 	for host, want := range map[string]string{
-		"repo.example.org": `refused by D.4: a tunnel to repo.example.org:80 is not allowed for agent "web", only port 8443 and GET,HEAD http://repo.example.org/debian/* — allow it: handler agent edit web --allow repo.example.org:80`,
+		"repo.example.org": `refused by D.4: a tunnel to repo.example.org:80 is not allowed for agent "web", only port 8443 and GET,HEAD http://repo.example.org/debian/* — allow it: handler policy allow web repo.example.org:80`,
 		"open.example.org": `refused by D.4: a tunnel to open.example.org:80 is denied for agent "web" by the rule deny POST http://open.example.org/admin* (agent web), since it would hide the requests that the rule is about`,
 	} {
 		if got := n.Decide(host, 80).String(); got != want {

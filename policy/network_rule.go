@@ -251,7 +251,7 @@ func (r Rule) destination(port uint16) string {
 }
 
 // namesHost says whether the rule speaks of a canonical host, whatever the port.
-func (r Rule) namesHost(host string) bool {
+func (r *Rule) namesHost(host string) bool {
 	if r.Upstream != "" {
 		return false
 	}
@@ -260,18 +260,19 @@ func (r Rule) namesHost(host string) bool {
 		return err == nil && r.namesAddr(addr)
 	}
 	if r.Suffix {
-		return len(host) > len(r.Host)+1 && strings.HasSuffix(host, "."+r.Host)
+		below, ok := strings.CutSuffix(host, r.Host)
+		return ok && len(below) > 1 && below[len(below)-1] == '.'
 	}
 	return host == r.Host
 }
 
 // namesAddr says whether a rule about addresses holds this one.
-func (r Rule) namesAddr(addr netip.Addr) bool {
+func (r *Rule) namesAddr(addr netip.Addr) bool {
 	return r.Prefix.IsValid() && addr.Zone() == "" && r.Prefix.Contains(addr.Unmap())
 }
 
 // namesPort says whether the rule covers the port.
-func (r Rule) namesPort(port uint16) bool {
+func (r *Rule) namesPort(port uint16) bool {
 	if r.Port != 0 {
 		return port == r.Port
 	}

@@ -333,12 +333,12 @@ func TestVerdictTexts(t *testing.T) {
 		port uint16
 		want string
 	}{
-		{"api.example.org", 443, `refused by D.4: api.example.org is not allowed for agent "web" — allow it: handler agent edit web --allow api.example.org`},
-		{"api.example.org", 22, `refused by D.4: api.example.org is not allowed for agent "web" — allow it: handler agent edit web --allow api.example.org:22`},
-		{"example.org", 22, `refused by D.3: port 22 of example.org is not allowed for agent "web", only ports 80 and 443 and port 8443 — allow it: handler agent edit web --allow example.org:22`},
+		{"api.example.org", 443, `refused by D.4: api.example.org is not allowed for agent "web" — allow it: handler policy allow web api.example.org`},
+		{"api.example.org", 22, `refused by D.4: api.example.org is not allowed for agent "web" — allow it: handler policy allow web api.example.org:22`},
+		{"example.org", 22, `refused by D.3: port 22 of example.org is not allowed for agent "web", only ports 80 and 443 and port 8443 — allow it: handler policy allow web example.org:22`},
 		{"a.evil.example", 443, `refused by D.4: a.evil.example is denied for agent "web" by the rule deny *.evil.example (agent web)`},
-		{"10.0.0.6", 8080, `refused by D.4: 10.0.0.6 is a private address (RFC 1918) and no "private" rule of agent "web" names it with port 8080 — allow it: handler agent edit web --private 10.0.0.6:8080`},
-		{"fd00::1", 80, `refused by D.4: fd00::1 is a unique local address (RFC 4193) and no "private" rule of agent "web" names it with port 80 — allow it: handler agent edit web --private [fd00::1]:80`},
+		{"10.0.0.6", 8080, `refused by D.4: 10.0.0.6 is a private address (RFC 1918) and no "private" rule of agent "web" names it with port 8080 — allow it: handler policy allow web --private 10.0.0.6:8080`},
+		{"fd00::1", 80, `refused by D.4: fd00::1 is a unique local address (RFC 4193) and no "private" rule of agent "web" names it with port 80 — allow it: handler policy allow web --private [fd00::1]:80`},
 		{"0.0.0.0", 80, `refused by D.2: 0.0.0.0 is the unspecified address (RFC 1122), which is never reached from a sandbox`},
 	} {
 		if got := n.Decide(tt.host, tt.port).String(); got != tt.want {
@@ -456,7 +456,7 @@ func ExampleNetwork_Explain() {
 		fmt.Printf("%s %s (%s): %s\n", s.Rule.Kind, s.Rule, s.Rule.By, s.Note)
 	}
 	// Output:
-	// refused by D.3: port 443 of example.org is not allowed for agent "web", only port 8443 — allow it: handler agent edit web --allow example.org:443
+	// refused by D.3: port 443 of example.org is not allowed for agent "web", only port 8443 — allow it: handler policy allow web example.org:443
 	// allow *.example.org (agent web): does not name it
 	// allow example.org:8443 (agent web): names the host, but only port 8443
 }

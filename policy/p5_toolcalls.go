@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"bytes"
+	"cmp"
 	"strings"
 	"sync"
 
@@ -20,6 +22,10 @@ const (
 	MaxToolCallValue = 64 << 10 // bytes of one value; a longer one is forgotten
 	MaxToolCallBytes = 4 << 20  // of all
 )
+
+// maxStrictUpdate is the length of an update from which on it is not read for what it says of a tool call: it carries a
+// picture or a file, which is to go through at the speed of a copy. What was said before is then forgotten.
+const maxStrictUpdate = 256 << 10
 
 // metaToolCall is the key in an elicitation's _meta under which the tool call stands that it speaks of.
 const metaToolCall = "handler/toolCall"
@@ -77,11 +83,19 @@ type ToolCalls struct {
 // shown of a tool call is what a later question is held against; what is no tool call, or of types that ACP does not
 // have, is passed over.
 func (t *ToolCalls) Update(b []byte) Ruling {
-	whole, err := rawjson.Whole(b)
-	if err != nil || b[whole.Start] != '{' {
+	if len(b) > maxStrictUpdate {
+		t.forget(b)
 		return Ruling{}
 	}
-	o, err := object(b, whole, "session/update.params", "sessionId", "update")
+	// Most updates are a few words of text: without these bytes there is no tool call in any reading.
+	if !bytes.Contains(b, []byte("tool_call")) && !bytes.Contains(b, []byte(`\u`)) {
+		return Ruling{}
+	}
+	start := rawjson.Space(b, 0)
+	if start == len(b) || b[start] != '{' {
+		return Ruling{}
+	}
+	o, err := object(b, rawjson.Span{Start: start, End: len(b)}, "session/update.params", "sessionId", "update")
 	if err != nil {
 		return ruled(Ruling{}, err)
 	}
@@ -107,6 +121,38 @@ func (t *ToolCalls) Update(b []byte) Ruling {
 		t.put([2]string{session, id}, b, update)
 	}
 	return Ruling{}
+}
+
+// forget forgets what was said of the tool call of a long update, which may say something else.
+func (t *ToolCalls) forget(b []byte) {
+	at := rawjson.Space(b, 0)
+	session, id := lookText(b, at, "sessionId"), lookText(b, at, "update", "toolCallId")
+	if t == nil || id == "" {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := [2]string{session, id}
+	if a, ok := t.known[key]; ok {
+		t.bytes -= a.size()
+		t.known[key] = announcement{}
+	}
+}
+
+// lookText gives the string under a path of keys; "" for none.
+func lookText(b []byte, at int, path ...string) string {
+	if at = rawjson.Lookup(b, at, path...); at < 0 || b[at] != '"' {
+		return ""
+	}
+	end, err := rawjson.Skip(b, at)
+	if err != nil {
+		return ""
+	}
+	s, _, err := text(b, rawjson.Span{Start: at, End: end}, "")
+	if err != nil {
+		return ""
+	}
+	return s
 }
 
 // put remembers what an update says. What it does not say stays as it was said before.
@@ -198,7 +244,7 @@ func checkPermission(b []byte, calls *ToolCalls) Ruling {
 		return ruled(r, err)
 	}
 	said := calls.said(p.SessionID, p.ToolCall.ID)
-	if said == (announcement{}) {
+	if said == (announcement{}) && !speaksForHandler(p.ToolCall.Title) {
 		return r
 	}
 	keys := joinedKeys()
@@ -221,6 +267,10 @@ func checkPermission(b []byte, calls *ToolCalls) Ruling {
 	}
 	joinPermission(b, call, said, &r)
 	contradict(b, call, d, p.ToolCall, old, &r)
+	if title := cmp.Or(p.ToolCall.Title, old.Title); d == (difference{}) && speaksForHandler(title) {
+		note(b, call, p.ToolCall.Title, "[handler: the agent wrote this] "+title, &r)
+		r.edit("P5", "a request's title "+quote(title)+" spoke for Handler")
+	}
 	return ruled(r, nil)
 }
 
@@ -273,12 +323,27 @@ func contradict(b []byte, call rawjson.Object, d difference, asked, said ToolCal
 	now := "a request"
 	if asked.Title != "" {
 		now = "the request " + quote(asked.Title)
-		// In front, since titles are cut at their end; the agent cannot write anything before it.
-		r.Edits = append(r.Edits, replace(call.Get("title"), string(rawjson.AppendString(nil, "[handler: "+before+"] "+asked.Title))))
-	} else { // the title is the announced one, which joinPermission put in
-		r.Edits = replaceTitle(b, call, r.Edits, "[handler: "+before+"] "+said.Title)
 	}
+	note(b, call, asked.Title, "[handler: "+before+"] "+cmp.Or(asked.Title, said.Title), r)
 	r.edit("P5", now+" is about a tool call that was "+before)
+}
+
+// handlerTitle begins a title in which Handler says something. It stands in front, since titles are cut at their end.
+const handlerTitle = "[handler"
+
+// speaksForHandler tells a title of an agent's that looks as if Handler had written in it.
+func speaksForHandler(title string) bool {
+	folded := strings.ToLower(strings.Join(strings.Fields(title), ""))
+	return strings.HasPrefix(folded, handlerTitle)
+}
+
+// note makes title the request's title: in place of asked, the agent's own there, or of what joinPermission put in.
+func note(b []byte, call rawjson.Object, asked, title string, r *Ruling) {
+	if asked != "" {
+		r.Edits = append(r.Edits, replace(call.Get("title"), string(rawjson.AppendString(nil, title))))
+		return
+	}
+	r.Edits = replaceTitle(b, call, r.Edits, title)
 }
 
 // replaceTitle makes title the one that edits put in.

@@ -78,19 +78,31 @@ func (b *builder) bind(m *addons.Manifest, binding agents.Binding) (map[string]s
 	for _, name := range sortedKeys(m.Secrets) {
 		secret, given := binding.Secrets[name]
 		if !given && m.Secrets[name].Required {
-			return nil, fmt.Errorf("it needs the secret %s: add [bindings.%s.secrets.%s] with file to the agent", name, m.Name, name)
+			return nil, fmt.Errorf("it needs the secret %s: add [bindings.%s.secrets.%s] with file, pass, secret_service, credential or command to the agent", name, m.Name, name)
 		}
 		if !given {
 			continue
 		}
 		target := sandbox.SecretsTarget + "/" + m.Name + "/" + name
 		env["HANDLER_SECRET_"+strings.ToUpper(name)] = target
-		b.plan.Secrets = append(b.plan.Secrets, SecretFile{Name: m.Name + "." + name, Source: b.host(secret.File), Path: target, Mode: secretMode})
+		b.plan.Secrets = append(b.plan.Secrets, SecretFile{Name: m.Name + "." + name, Source: b.source(secret), Path: target, Mode: secretMode})
 	}
 	if binding.ChromiumSandbox == agents.ChromiumSandboxOff && m.MCP == nil {
 		return nil, errors.New("chromium_sandbox says nothing to an addon without an MCP server")
 	}
 	return env, nil
+}
+
+// source expands the host paths of a secret's source.
+func (b *builder) source(s agents.Secret) Source {
+	s = s.Clone()
+	if s.File != "" {
+		s.File = b.host(s.File)
+	}
+	if len(s.Command) > 0 && strings.ContainsRune(s.Command[0], '/') {
+		s.Command[0] = b.host(s.Command[0])
+	}
+	return s
 }
 
 // addonServer is the stdio server of an addon (B.3), by its absolute path: an agent may search programs elsewhere.

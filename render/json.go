@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/handlerd/handler/agents"
 	"github.com/handlerd/handler/sandbox"
 )
 
@@ -102,6 +103,9 @@ func viewOf(p *Plan) planView {
 		}
 		v.Session.MCPServers = append(v.Session.MCPServers, s)
 	}
+	for name, text := range viewOfRunLimits(p.Limits) {
+		v.Sandbox.Limits[name] = text
+	}
 	for i := range v.Sandbox.Files {
 		if f := &v.Sandbox.Files[i]; p.MCPConfig != nil && f.Path == p.MCPConfig.Path {
 			f.Content = "(the session's MCP servers)"
@@ -111,10 +115,13 @@ func viewOf(p *Plan) planView {
 		v.Network = append(v.Network, fmt.Sprintf("%s %s (%s)", r.Kind, r.Text, r.By))
 	}
 	for _, u := range p.Upstreams {
-		v.Upstreams = append(v.Upstreams, upstreamView(u))
+		v.Upstreams = append(v.Upstreams, upstreamView{
+			Name: u.Name, URL: u.URL, Methods: u.Methods, Paths: u.Paths, Header: u.Header, Prefix: u.Prefix, Extra: u.Extra,
+			Secret: u.Secret.String(), Env: u.Env,
+		})
 	}
 	for _, s := range p.Secrets {
-		v.Secrets = append(v.Secrets, secretView{s.Name, s.Source, s.Path, fmt.Sprintf("%04o", s.Mode)})
+		v.Secrets = append(v.Secrets, secretView{s.Name, s.Source.String(), s.Path, fmt.Sprintf("%04o", s.Mode)})
 	}
 	return v
 }
@@ -166,5 +173,20 @@ func viewOfLimits(l sandbox.Limits) map[string]string {
 		"processes": limit(l.Processes, fmt.Sprint(l.Processes.Value)),
 		"tmp":       bytes(l.TmpBytes), "home": bytes(l.HomeBytes), "shm": bytes(l.ShmBytes),
 		"openFiles": fmt.Sprint(l.OpenFiles),
+	}
+}
+
+// viewOfRunLimits writes those that the engine keeps.
+func viewOfRunLimits(l agents.RunLimits) map[string]string {
+	or := func(none bool, text string) string {
+		if none {
+			return "none"
+		}
+		return text
+	}
+	return map[string]string{
+		"state":    or(l.State == 0, fmt.Sprintf("%d bytes", l.State)),
+		"lifetime": or(l.Lifetime == 0, l.Lifetime.String()),
+		"idle":     or(l.Idle == 0, l.Idle.String()),
 	}
 }

@@ -6,6 +6,7 @@ package render
 import (
 	"io/fs"
 
+	"github.com/handlerd/handler/agents"
 	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/sandbox"
 )
@@ -23,6 +24,7 @@ type Plan struct {
 	Display bool // the agent was saved with display = true
 	// DisplayStrict refuses a display that gives more than windows (A.6).
 	DisplayStrict bool
+	Limits        agents.RunLimits
 
 	SessionDefaults SessionDefaults
 	SessionMCP      string     // as in harness.Manifest
@@ -85,14 +87,17 @@ type Upstream struct {
 	Header  string
 	Prefix  string
 	Extra   map[string]string
-	Secret  string // a file on the host
+	Secret  Source
 	Env     map[string]string
 }
+
+// A Source is where the value of a secret comes from, its host paths absolute. The value itself is never in a Plan.
+type Source = agents.Secret
 
 // A SecretFile is read on the host at start and appears inside as a file (A.1).
 type SecretFile struct {
 	Name   string // for messages: "playwright.storage_state"
-	Source string // a file on the host, 0600
+	Source Source
 	Path   string // inside
 	Mode   fs.FileMode
 }

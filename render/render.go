@@ -107,6 +107,9 @@ func (b *builder) base() error {
 	if err != nil {
 		return err
 	}
+	if p.Limits, err = a.Limits.Run(); err != nil {
+		return err
+	}
 	p.Agent, p.Harness, p.Display, p.DisplayStrict = a.Name, h.Name, a.Display, a.DisplayStrict
 	p.SessionMCP, p.SessionsPerRun, p.MCPTransports = h.SessionMCP, h.SessionsPerRun, slices.Clone(h.MCPTransports)
 	p.Policy = Policy{HostFS: a.Policy.HostFS, HostTerminal: a.Policy.HostTerminal, DenyClientMCP: a.Policy.ClientMCP == agents.ClientMCPDeny,
@@ -282,7 +285,7 @@ func (b *builder) upstreams() error {
 				continue
 			}
 			served = true
-			if err := b.serve(u, auth, b.host(secret.File)); err != nil {
+			if err := b.serve(u, auth, b.source(secret)); err != nil {
 				return err
 			}
 		}
@@ -303,7 +306,7 @@ func (b *builder) upstreams() error {
 	return nil
 }
 
-func (b *builder) serve(u harness.Upstream, auth harness.Auth, secret string) error {
+func (b *builder) serve(u harness.Upstream, auth harness.Auth, secret Source) error {
 	changed := b.in.Agent.Upstreams[u.Name]
 	url := u.URL
 	if changed.URL != "" {

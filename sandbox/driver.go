@@ -24,8 +24,12 @@ type Driver interface {
 	Remove(ctx context.Context, id string) error
 	// List returns the sandboxes that carry all of labels, ended ones too.
 	List(ctx context.Context, labels map[string]string) ([]Sandbox, error)
-	// Stats measures a running sandbox.
+	// Stats measures a running sandbox as exactly as the kernel tells. It costs milliseconds for each hundred
+	// megabytes; see Glance.
 	Stats(ctx context.Context, id string) (Stats, error)
+	// Glance measures a running sandbox in a fraction of the time of Stats. Its MemoryBytes count what several
+	// processes share once for each of them: not less than those of Stats, but for what no process has mapped.
+	Glance(ctx context.Context, id string) (Stats, error)
 	// Info says what the engine is and what it can keep. It may be slow; keep it off the way to a start.
 	Info(ctx context.Context) (Info, error)
 }
@@ -102,8 +106,10 @@ type Info struct {
 }
 
 // Enforced says which limits the kernel keeps for this user on this machine. What it does not keep is shown to
-// the person, and refused where it was asked for.
-type Enforced struct{ Memory, CPU, Processes bool }
+// the person, and refused where it was asked for and nobody else keeps it. WholeCPUs says that the kernel keeps a CPU
+// limit that is a whole number of processors, by giving the sandbox that many and no other; it is for machines where
+// CPU is false.
+type Enforced struct{ Memory, CPU, Processes, WholeCPUs bool }
 
 // An ImageNotFoundError says that no local image has this reference.
 type ImageNotFoundError struct{ Ref string }
@@ -114,6 +120,7 @@ func (e *ImageNotFoundError) Error() string { return fmt.Sprintf("no local image
 type UnenforcedError struct {
 	Limit  string // "memory", "CPU" or "process"
 	Reason string // such as "rootless podman on cgroup v1"
+	Remedy string // what to ask for instead, such as "cpus = 1 or cpus = 2"; "" for nothing
 }
 
 func (e *UnenforcedError) Error() string {

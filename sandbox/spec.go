@@ -69,10 +69,12 @@ type Display struct {
 }
 
 // A Limit is a bound. Asked tells a bound that a person or a harness named from a default: one that was asked
-// for and that the kernel will not enforce fails Start with an *UnenforcedError (A.4).
+// for and that nobody will keep fails Start with an *UnenforcedError (A.4). Watched says that the caller keeps it:
+// it measures with Driver.Glance and Driver.Stats and stops the sandbox.
 type Limit struct {
-	Value int64 // 0 for none
-	Asked bool
+	Value   int64 // 0 for none
+	Asked   bool
+	Watched bool
 }
 
 // Limits bound a sandbox (A.4).

@@ -196,7 +196,9 @@ func (f *driver) List(context.Context, map[string]string) ([]sandbox.Sandbox, er
 	return nil, errors.New("not asked")
 }
 func (f *driver) Stats(context.Context, string) (sandbox.Stats, error) { return sandbox.Stats{}, nil }
-func (f *driver) Info(context.Context) (sandbox.Info, error)           { return sandbox.Info{}, nil }
+
+func (f *driver) Glance(context.Context, string) (sandbox.Stats, error) { return sandbox.Stats{}, nil }
+func (f *driver) Info(context.Context) (sandbox.Info, error)            { return sandbox.Info{}, nil }
 
 // A room is a Builder over fakes.
 type room struct {

@@ -20,6 +20,7 @@ import (
 func newACP(u *ui) *cobra.Command {
 	var display bool
 	var f answerFlags
+	var limits limitFlags
 	cmd := &cobra.Command{
 		Use:   "acp AGENT",
 		Short: "Be an ACP agent on standard input and output, for an editor",
@@ -33,11 +34,12 @@ An agent that names no scopes sees the folder this is started in.`,
 			if !f.unattended && (f.yes || f.readOnly) {
 				return fault.New(fault.Usage, "add --unattended, or let the editor answer", "--yes and --read-only answer only where nobody is asked")
 			}
-			return u.acp(cmd.Context(), f.request(types.RunRequest{Agent: args[0], Display: display}, f.unattended))
+			return u.acp(cmd.Context(), f.request(types.RunRequest{Agent: args[0], Display: display, Limits: limits.request()}, f.unattended))
 		},
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVar(&display, "display", false, "show the agent's windows on your screen")
+	limits.register(cmd)
 	return cmd
 }
 
@@ -48,12 +50,12 @@ func (f *answerFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.BoolVar(&f.yes, "yes", false, "allow what the agent asks, once each")
 	fl.BoolVar(&f.readOnly, "read-only", false, "allow what only reads, refuse the rest")
-	fl.BoolVar(&f.unattended, "unattended", false, "never wait for an answer: what neither --yes nor --read-only nor the agent's own rules allow is refused")
+	fl.BoolVar(&f.unattended, "unattended", false, "never wait for an answer: destinations that no rule names are refused, and what neither --yes nor --read-only nor the agent's own rules allow is refused")
 }
 
 // request adds to a request what the flags say of a run in which somebody can be asked, or not.
 func (f *answerFlags) request(req types.RunRequest, unattended bool) types.RunRequest {
-	req.Unattended = unattended
+	req.Unattended, req.NeverAsk = unattended, f.unattended
 	switch {
 	case f.readOnly:
 		req.Answers = types.AnswersReads

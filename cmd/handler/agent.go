@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,9 +36,8 @@ type agentFlags struct {
 	unbind, answers                                   []string
 	unattended                                        string
 	forgetAnswers                                     bool
-	memory, unknown                                   string
-	cpus                                              float64
-	processes                                         int64
+	unknown                                           string
+	limits                                            limitFlags
 	display, displayStrict, hostFS, hostTerm, denyMCP bool
 }
 
@@ -51,14 +51,12 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.StringSliceVar(&f.private, "private", nil, "private address:port or prefix:port it reaches (repeatable)")
 	fl.StringVar(&f.unknown, "unknown", "", "a host that no rule names: refuse (the default), or ask you (handler approvals)")
 	fl.StringSliceVar(&f.presets, "preset", nil, "hosts of a service, such as npm: see handler policy presets (repeatable)")
-	fl.StringArrayVar(&f.secrets, "secret", nil, "NAME=FILE, a 0600 file with a key of the harness's provider (repeatable)")
+	fl.StringArrayVar(&f.secrets, "secret", nil, "NAME=FILE, a 0600 file with a key of the harness's provider, or ADDON.NAME=FILE of an addon's; instead of FILE: pass:ENTRY, secret-service:ATTRIBUTE=VALUE,…, secret-service-label:LABEL, credential:NAME, command:PROGRAM ARG…; nothing takes it away (repeatable)")
 	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the agent; no secrets (repeatable)")
 	fl.StringSliceVar(&f.addons, "addon", nil, "addon to bind, besides the default ones (repeatable)")
 	fl.StringArrayVar(&f.settings, "set", nil, "ADDON.SETTING=VALUE of a bound addon (repeatable)")
 	fl.StringSliceVar(&f.unbind, "unbind", nil, "addon to take away (repeatable)")
-	fl.StringVar(&f.memory, "memory", "", "memory limit, such as 2GB")
-	fl.Float64Var(&f.cpus, "cpus", 0, "CPU limit, such as 1.5")
-	fl.Int64Var(&f.processes, "processes", 0, "process limit")
+	f.limits.register(cmd)
 	fl.BoolVar(&f.display, "display", false, "show windows on your screen and paste images")
 	fl.BoolVar(&f.displayStrict, "display-strict", false, "refuse a screen on which the agent could do more than show windows (A.6)")
 	fl.BoolVar(&f.hostFS, "host-fs", false, "let it read and write files through the editor (P2)")
@@ -99,15 +97,7 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 	if given("deny-client-mcp") {
 		a.Policy.ClientMCP = map[bool]string{true: "deny", false: "allow"}[f.denyMCP]
 	}
-	if given("memory") {
-		a.Limits.Memory = f.memory
-	}
-	if given("cpus") {
-		a.Limits.CPUs = f.cpus
-	}
-	if given("processes") {
-		a.Limits.Processes = f.processes
-	}
+	f.limits.save(cmd, &a.Limits)
 	had := len(a.Scopes)
 	// One after the other: each judges the whole agent, so that a fault would be told as often as there are steps.
 	for _, step := range []func() error{
@@ -125,9 +115,9 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 		func() error { return each(ruleLists(f.forget), a.Forget) },
 		func() error { return each(f.dropScope, a.RemoveScope) },
 		func() error { return each(f.answers, a.AddAnswer) },
-		func() error { return eachPair(f.secrets, a.SetSecret) },
 		func() error { return eachPair(f.env, a.SetEnv) },
 		func() error { return f.applyBindings(a, c) },
+		func() error { return f.applySecrets(a, c) },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -186,6 +176,24 @@ func (f *agentFlags) applyBindings(a *agents.Agent, c catalog.Catalog) error {
 		}),
 		each(f.unbind, func(name string) error { return a.Unbind(name, defaults) }),
 	)
+}
+
+// applySecrets sets secrets last, when what they belong to is bound.
+func (f *agentFlags) applySecrets(a *agents.Agent, c catalog.Catalog) error {
+	return eachPair(f.secrets, func(name, source string) error {
+		if addon, _, ok := strings.Cut(name, "."); ok && a.Bindings == nil {
+			defaults, err := c.DefaultAddons()
+			if err != nil {
+				return err
+			}
+			if slices.Contains(defaults, addon) {
+				if err := a.Bind(addon, defaults, nil); err != nil {
+					return err
+				}
+			}
+		}
+		return a.SetSecret(name, source)
+	})
 }
 
 func each(list []string, f func(string) error) error {

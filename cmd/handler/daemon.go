@@ -15,6 +15,7 @@ import (
 
 	"github.com/handlerd/handler/cmd/internal/dirs"
 	"github.com/handlerd/handler/handlerd/api/client"
+	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/fault"
 )
 
@@ -69,7 +70,7 @@ func startDaemon(ctx context.Context, d dirs.Dirs) error {
 		return err
 	}
 	defer ready.Close()
-	cmd := exec.Command(exe, "--idle-exit", idleExit, "--ready-fd", "3")
+	cmd := exec.Command(exe, "--idle-exit", idleExit, "--ready-fd", "3", "--log-file", d.Log())
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{readyW}
 	cmd.Dir = "/"
@@ -136,11 +137,7 @@ func newDaemon(u *ui) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return u.result(map[string]any{"running": true, "version": v.Version, "pid": v.PID, "runs": v.Runs, "started": v.Started},
-				func(w io.Writer) error {
-					_, err := fmt.Fprintf(w, "running: version %s, pid %d, started %s, %d runs\n", v.Version, v.PID, ago(v.Started), v.Runs)
-					return err
-				})
+			return u.daemonStatus(d, v)
 		},
 	}
 	stop := &cobra.Command{
@@ -154,7 +151,33 @@ func newDaemon(u *ui) *cobra.Command {
 			return stopDaemon(cmd.Context(), d)
 		},
 	}
-	return group("daemon", "Look at or end the daemon behind the commands", status, stop)
+	return group("daemon", "Look at, end, or install the daemon behind the commands", status, stop,
+		newDaemonLogs(u), newDaemonInstall(u), newDaemonUninstall(u))
+}
+
+// daemonStatus says which daemon runs, who started it, and what to do when it is another version's.
+func (u *ui) daemonStatus(d dirs.Dirs, v types.Version) error {
+	return u.result(map[string]any{
+		"running": true, "version": v.Version, "pid": v.PID, "runs": v.Runs, "started": v.Started,
+		"startedBy": v.StartedBy, "socket": d.Socket(), "current": v.Version == version,
+		"goroutines": v.Goroutines, "descriptors": v.Descriptors,
+	}, func(w io.Writer) error {
+		by := "a command, when it was needed"
+		if v.StartedBy == types.BySystemd {
+			by = "systemd"
+		}
+		fmt.Fprintf(w, "running: version %s, pid %d, started %s by %s, %s\n", v.Version, v.PID, ago(v.Started), by, plural(v.Runs, "run"))
+		fmt.Fprintf(w, "  socket %s\n", d.Socket())
+		if v.Version == version {
+			return nil
+		}
+		again := "handler daemon stop"
+		if v.StartedBy == types.BySystemd {
+			again = "systemctl --user restart handlerd"
+		}
+		_, err := fmt.Fprintf(w, "  this command is version %s; to have its handlerd, which ends every run: %s\n", version, again)
+		return err
+	})
 }
 
 // stopDaemon ends the daemon and returns when its process is gone; none running is no error.

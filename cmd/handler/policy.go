@@ -42,7 +42,8 @@ type said struct {
 }
 
 func newPolicy(u *ui) *cobra.Command {
-	return group("policy", "What the rules say", newPolicyCheck(u), newPolicyRules(u), newPolicyPresets(u))
+	return group("policy", "What the rules say", newPolicyCheck(u), newPolicyRules(u), newPolicyPresets(u),
+		newPolicyLog(u), newPolicyChange(u, policy.KindAllow), newPolicyChange(u, policy.KindDeny), newPolicyLive(u))
 }
 
 func newPolicyCheck(u *ui) *cobra.Command {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,9 +28,9 @@ func (u *ui) running(cmd *cobra.Command) (*client.Client, error) {
 
 func newPS(u *ui) *cobra.Command {
 	return &cobra.Command{
-		Use: "ps", Short: "List the runs", Args: usageArgs(cobra.NoArgs),
-		Example: "  handler ps\n  handler ps --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "ps [RUN]", Short: "List the runs, or show one, what it has used of its limits and where its bytes went", Args: usageArgs(cobra.MaximumNArgs(1)),
+		Example: "  handler ps\n  handler ps k3f9\n  handler ps --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := u.running(cmd)
 			if err != nil {
 				return err
@@ -40,9 +41,24 @@ func newPS(u *ui) *cobra.Command {
 					return err
 				}
 			}
+			if len(args) == 1 {
+				run, err := oneRun(runs, args[0])
+				if err != nil {
+					return err
+				}
+				return u.result(run, func(w io.Writer) error { return psRun(w, run) })
+			}
 			return u.result(runs, func(w io.Writer) error { return psTable(w, runs) })
 		},
 	}
+}
+
+// turnOf says what a run does.
+func turnOf(r types.Run) string {
+	if r.State != types.StateRunning {
+		return r.State
+	}
+	return r.Turn
 }
 
 func psTable(w io.Writer, runs []types.Run) error {
@@ -50,34 +66,31 @@ func psTable(w io.Writer, runs []types.Run) error {
 		_, err := fmt.Fprintln(w, "no runs; start one: handler run AGENT \"…\"")
 		return err
 	}
-	rows := [][]string{{"RUN", "AGENT", "SINCE", "TURN", "MEMORY", "PROCS", "BROWSER", "NETWORK"}}
+	rows := [][]string{{"RUN", "AGENT", "SINCE", "TURN", "MEMORY", "CPU", "PROCS", "STATE", "LEFT", "BROWSER", "NETWORK"}}
 	for _, r := range runs {
 		browser := r.Browser
 		if browser == "" {
 			browser = "–"
 		}
-		turn := r.Turn
-		if r.State != types.StateRunning {
-			turn = r.State
+		left := "–"
+		if r.LifetimeLeft != nil {
+			left = span(max(0, *r.LifetimeLeft))
 		}
 		rows = append(rows, []string{
-			r.ID, r.Agent, ago(r.Since), turn, bytesText(r.MemoryBytes) + ofLimit(r.MemoryLimit, bytesText),
-			fmt.Sprint(r.Processes), browser, fmt.Sprintf("%d allowed, %d refused", r.Allowed, r.Refused),
+			r.ID, r.Agent, ago(r.Since), turnOf(r), amount(r.MemoryBytes, r.MemoryLimit) + ofLimit(r.MemoryLimit, func(n int64) string { return amount(n, r.MemoryLimit) }),
+			seconds(time.Duration(r.CPUMillis) * time.Millisecond), fmt.Sprint(r.Processes) + ofLimit(r.ProcLimit, func(n int64) string { return fmt.Sprint(n) }),
+			amount(r.StateBytes, r.StateLimit), left, browser, fmt.Sprintf("%d allowed, %d refused", r.Allowed, r.Refused),
 		})
 	}
 	return table(w, rows)
 }
 
-// ofLimit says a bound, and when the kernel does not keep it.
+// ofLimit says a bound; who keeps it is in handler ps RUN.
 func ofLimit(l types.Limit, text func(int64) string) string {
-	switch {
-	case l.Value == 0:
+	if l.Value == 0 {
 		return ""
-	case l.Enforced:
-		return " of " + text(l.Value)
-	default:
-		return " of " + text(l.Value) + " (not enforced)"
 	}
+	return " of " + text(l.Value)
 }
 
 func newKill(u *ui) *cobra.Command {

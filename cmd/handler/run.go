@@ -26,6 +26,7 @@ type runFlags struct {
 	display bool
 	images  []string
 	cwd     string
+	limits  limitFlags
 }
 
 func newRun(u *ui) *cobra.Command {
@@ -40,7 +41,8 @@ is started in.
 AGENT is one you saved (handler agent list), or the name of a harness.`,
 		Example: `  handler run claude-code "what does this project do?"
   handler run web "open http://127.0.0.1:5173 and tell me what is broken" --display
-  handler run demo --yes "run ls -la then say done" --json`,
+  handler run demo --yes "run ls -la then say done" --json
+  handler run claude-code --memory 2GB --lifetime 1h "fix the failing test"`,
 		Args: usageArgs(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return u.run(cmd.Context(), args[0], strings.Join(args[1:], " "), f)
@@ -51,6 +53,7 @@ AGENT is one you saved (handler agent list), or the name of a harness.`,
 	fl.BoolVar(&f.display, "display", false, "show the agent's windows on your screen (Wayland)")
 	fl.StringArrayVar(&f.images, "image", nil, "picture to send with the prompt (repeatable)")
 	fl.StringVarP(&f.cwd, "cwd", "C", "", "folder to start in (default: this one)")
+	f.limits.register(cmd)
 	return cmd
 }
 
@@ -66,7 +69,7 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 	}
 	began := time.Now()
 	person := terminal(u.in) && terminal(u.errout)
-	stream, err := u.startOn(ctx, c, f.request(types.RunRequest{Agent: agent, Cwd: cwd, Display: f.display}, f.unattended || !person))
+	stream, err := u.startOn(ctx, c, f.request(types.RunRequest{Agent: agent, Cwd: cwd, Display: f.display, Limits: f.limits.request()}, f.unattended || !person))
 	if err != nil {
 		return err
 	}
@@ -86,6 +89,10 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 		Yes: f.yes, ReadOnly: f.readOnly, Unattended: f.unattended, Terminal: person,
 		JSON: u.json, Color: u.color(u.out), Width: width(u.out),
 		Stdin: u.in, Stdout: u.out, Stderr: u.errout,
+		Watch: func(ctx context.Context, each func(types.ApprovalEvent) error) error {
+			return c.WatchApprovals(ctx, stream.RunID, each)
+		},
+		Answer:      c.Answer,
 		LoginHint:   u.loginHint(agent),
 		ArtifactDir: filepath.Join(d.State, "artifacts"), Home: d.Home, Interrupt: interrupt,
 		Summary: func(runner.Outcome) []string { return u.summary(ctx, c, stream.RunID) },
@@ -180,6 +187,9 @@ func (u *ui) headline(ctx context.Context, c *client.Client, id string, d dirs.D
 		parts = append(parts, fmt.Sprintf("scope %s (%s)", tilde(s.Path, d.Home), s.Mode))
 	}
 	network := "network: " + plural(run.Hosts, "host")
+	if run.Asks {
+		network += ", you are asked about others"
+	}
 	if len(run.Providers) > 0 {
 		network += " and " + strings.Join(run.Providers, ", ") + " with your key"
 	}

@@ -23,6 +23,7 @@ var version = "devel"
 type options struct {
 	idleExit time.Duration
 	readyFD  int
+	logFile  string
 }
 
 func main() {
@@ -30,6 +31,7 @@ func main() {
 	flags := flag.NewFlagSet("handlerd", flag.ContinueOnError)
 	flags.DurationVar(&o.idleExit, "idle-exit", 0, "end after this long without a run or a request; 0 for never")
 	flags.IntVar(&o.readyFD, "ready-fd", 0, "write \"ready\" to this descriptor, or what went wrong, and close it")
+	flags.StringVar(&o.logFile, "log-file", "", "log there, in bounds, and not to standard error")
 	show := flags.Bool("version", false, "print the version")
 	flags.Usage = func() {
 		fmt.Fprintf(flags.Output(), "usage: handlerd [flags]\n\nThe daemon behind the handler command, which starts it when it is needed.\n\n")
@@ -44,7 +46,12 @@ func main() {
 		fmt.Println("handlerd", version)
 		return
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	out, err := openLog(o.logFile)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "handlerd:", err)
+		os.Exit(fault.Failed.ExitCode())
+	}
+	log := slog.New(slog.NewTextHandler(out, nil))
 	// The first signal asks for an orderly end, the second one ends at once. Cancelling is no error: it is how the
 	// daemon ends.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -64,7 +71,7 @@ func run(ctx context.Context, o options, log *slog.Logger, ready *readiness) err
 	if err != nil {
 		return fault.Wrap(fault.Usage, err, "", "handlerd")
 	}
-	lock, err := takeLock(d)
+	held, err := waitLocks(ctx, d)
 	if errors.Is(err, errLocked) {
 		ready.ok() // somebody else's daemon is the one that was wanted
 		return nil
@@ -72,15 +79,15 @@ func run(ctx context.Context, o options, log *slog.Logger, ready *readiness) err
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer held.close()
 	daemon, err := wire(d, log)
 	if err != nil {
 		return err
 	}
 	defer daemon.close()
-	l, err := listen(d)
+	l, startedBy, err := listen(d)
 	if err != nil {
 		return err
 	}
-	return daemon.serve(ctx, l, o.idleExit, ready)
+	return daemon.serve(ctx, l, startedBy, o.idleExit, ready)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/handlerd/handler/handlerd/doctor"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/scopes"
+	"github.com/handlerd/handler/handlerd/secrets"
 	"github.com/handlerd/handler/handlerd/sessions"
 	"github.com/handlerd/handler/handlerd/settings"
 	"github.com/handlerd/handler/sandbox/podman"
@@ -37,6 +38,7 @@ type wired struct {
 	driver   *podman.Driver
 	builder  *toolbox.Builder
 	audit    *audit.Log
+	secrets  *secrets.Reader
 	runs     *sessions.Manager
 
 	approvals *approvals.Queue
@@ -84,9 +86,11 @@ func beside(name string) (string, error) {
 	return path, nil
 }
 
-// owner tells this installation's sandboxes from another's: a digest of the folders that make it.
+// owner tells this installation's sandboxes from another's, where both use one podman: a digest of the folder of which
+// a daemon holds the lock. So whatever carries it and is none of this daemon's is what a predecessor left, in whatever
+// runtime folder that lived.
 func owner(d dirs.Dirs) string {
-	sum := sha256.Sum256([]byte(d.State + "\x00" + d.Data + "\x00" + d.Run))
+	sum := sha256.Sum256([]byte(d.Data))
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -187,6 +191,7 @@ func (w *wired) wireRuns() error {
 		return log.Close()
 	})
 	w.auditLife("handlerd began")
+	w.secrets = w.secretReader()
 	guest, err := beside("handler-guest")
 	if err != nil {
 		return err
@@ -196,7 +201,7 @@ func (w *wired) wireRuns() error {
 		Driver: w.driver,
 		Plan:   w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
 		Scopes: w.scopes, Approvals: w.approvals, SaveRule: w.catalog.SaveRule,
-		Audit: log, Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), StateDir: w.dirs.State, Guest: guest,
+		Audit: log, Secrets: w.secrets, Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), StateDir: w.dirs.State, Guest: guest,
 		Logger: w.log,
 	})
 	return nil
@@ -245,7 +250,7 @@ func findDisplay(runtimeDir string) func(context.Context, types.Wayland) (string
 
 func (w *wired) apiOptions(stop func(), busy func() func()) api.Options {
 	return api.Options{
-		Runs: runs{w.runs}, Rules: w.runs, Approvals: w.approvals, AuditFile: w.dirs.Audit(), Images: images{w.builder}, Doctor: w.doctor, Stop: stop, Busy: busy,
+		Runs: runs{w.runs}, Rules: w.runs, Approvals: w.approvals, AuditFile: w.dirs.Audit(), Images: images{w.builder}, Doctor: w.doctor, Secrets: w.checkSecrets, Stop: stop, Busy: busy,
 		Version: version, Logger: w.log.With("part", "api"),
 		Shell: func(ctx context.Context, id string, req types.ShellRequest) (api.Shell, error) {
 			shell, err := w.runs.Shell(ctx, id, req)
@@ -275,6 +280,7 @@ func (w *wired) doctor(ctx context.Context) []types.Finding {
 	s.RuntimeDir, s.StateDir, s.DataDir, s.Runtime = w.dirs.XDGRun, w.dirs.State, w.dirs.Data, w.settings.Engine.Runtime
 	s.Engine = w.driver.Info
 	s.Images = images{w.builder}.List
+	s.Secrets = w.probeSecrets
 	s.Display = w.tryDisplay
 	return doctor.Checks(ctx, s)
 }

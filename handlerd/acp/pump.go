@@ -134,9 +134,9 @@ func (r *Relay) answerEnded(ctx context.Context, from Side, c call) {
 		return
 	}
 	r.mu.Lock()
-	text := r.ended
+	text, data := r.ended, r.data
 	r.mu.Unlock()
-	r.answer(ctx, from, failLine(c.id, CodeInternal, text, nil))
+	r.answer(ctx, from, failLine(c.id, CodeInternal, text, data))
 	r.tellOnce.Do(func() { close(r.told) })
 }
 

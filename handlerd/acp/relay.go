@@ -2,6 +2,7 @@ package acp
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"sync"
@@ -63,6 +64,7 @@ type Relay struct {
 	// protected by mu.
 	cancels map[string]bool
 	ended   string // what requests get once the agent is gone; protected by mu
+	data    []byte // the data of that error; protected by mu
 	noise   int    // lines dropped so far; protected by mu
 
 	waits sync.WaitGroup // for cancelled turns; only pumps add to it
@@ -240,12 +242,27 @@ func (r *Relay) agentEnded(ctx, work context.Context, clientPump <-chan error) {
 	r.sides[Client].out.finish(given)
 }
 
+// An EndError is a cause of a context's end that says itself what waiting requests are answered: the text, and the
+// data of the error as JSON.
+type EndError interface {
+	error
+	Ended() (text string, data []byte)
+}
+
 // cancelled is agentEnded for a run that somebody ended: it takes no long time.
 func (r *Relay) cancelled(work context.Context, cause error) {
 	ctx, cancel := context.WithTimeout(work, min(r.o.Drain, time.Second/2))
 	defer cancel()
 	r.o.Agent.Close()
-	r.failClient(ctx, "the run was ended: "+cause.Error())
+	text := cause.Error()
+	if e, ok := errors.AsType[EndError](cause); ok {
+		var data []byte
+		text, data = e.Ended()
+		r.mu.Lock()
+		r.data = data
+		r.mu.Unlock()
+	}
+	r.failClient(ctx, "the run was ended: "+text)
 	r.sides[Client].out.finish(ctx)
 }
 
@@ -254,11 +271,12 @@ func (r *Relay) cancelled(work context.Context, cause error) {
 func (r *Relay) failClient(ctx context.Context, text string) int {
 	r.mu.Lock()
 	r.ended = text
+	data := r.data
 	r.mu.Unlock()
 	client := r.sides[Client]
 	calls := client.pending.seal()
 	for _, c := range calls {
-		_ = client.out.line(ctx, failLine(c.id, CodeInternal, text, nil))
+		_ = client.out.line(ctx, failLine(c.id, CodeInternal, text, data))
 		if c.method == "session/prompt" {
 			r.turnEnded(c.session)
 		}

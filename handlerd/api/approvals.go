@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/audit"
@@ -136,7 +137,7 @@ func (s *Server) verdicts(w http.ResponseWriter, r *http.Request) {
 			return false
 		}
 		agent, run := query.Get("agent"), query.Get("run")
-		return (agent == "" || rec.Agent == agent) && (run == "" || rec.Run == run)
+		return (agent == "" || rec.Agent == agent) && strings.HasPrefix(rec.Run, run)
 	}
 	out := newStream(w)
 	err := audit.Stream(r.Context(), s.opts.AuditFile, last, query.Get("follow") == "1", match, func(rec audit.Record) error {

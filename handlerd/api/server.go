@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -55,7 +56,7 @@ type Images interface {
 	Remove(ctx context.Context, req types.BuildRequest) error
 }
 
-// Options are what a Server is made of; Logger and Doctor may be nil.
+// Options are what a Server is made of; Logger, Doctor and Secrets may be nil.
 type Options struct {
 	Runs  Runs
 	Rules Rules
@@ -66,10 +67,13 @@ type Options struct {
 	Doctor    func(context.Context) []types.Finding
 	// Shell starts a command of the person's in a live run and returns when it runs; nil where there are none.
 	Shell   func(ctx context.Context, id string, req types.ShellRequest) (Shell, error)
+	Secrets func(ctx context.Context, agent string) ([]types.SecretCheck, error)
 	Stop    func()               // begins the daemon's end; returns at once
 	Busy    func() (done func()) // called for every request, a run's life included; may be nil
 	Version string
-	Logger  *slog.Logger
+	// StartedBy is what Version says of it.
+	StartedBy string
+	Logger    *slog.Logger
 }
 
 // A Server answers the API.
@@ -100,6 +104,7 @@ func New(opts Options) *Server {
 	mux.HandleFunc("POST "+types.PathBuild, s.build)
 	mux.HandleFunc("POST "+types.PathRemove, s.remove)
 	mux.HandleFunc("GET "+types.PathDoctor, s.doctor)
+	mux.HandleFunc("POST "+types.PathSecrets, s.checkSecrets)
 	mux.HandleFunc("POST "+types.PathStop, s.stop)
 	s.routeApprovals(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -150,8 +155,18 @@ func (s *Server) Close(ctx context.Context) error {
 func (s *Server) version(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, types.Version{
 		Version: s.opts.Version, PID: os.Getpid(), Started: s.started, Runs: s.opts.Runs.Count(),
-		Busy: int(s.active.Load()) - 1,
+		Busy: int(s.active.Load()) - 1, StartedBy: s.opts.StartedBy,
+		Goroutines: runtime.NumGoroutine(), Descriptors: descriptors(),
 	})
+}
+
+// descriptors counts this process's, without the one that it takes to count them.
+func descriptors() int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(entries) - 1
 }
 
 func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) {

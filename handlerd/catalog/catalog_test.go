@@ -61,7 +61,7 @@ func TestSavedAgent(t *testing.T) {
 	if v := n.Decide("example.org", 443); v.Action != policy.Allow {
 		t.Errorf("example.org: %v", v)
 	}
-	if v := n.Decide("example.com", 443); v.Action != policy.Refuse || !strings.Contains(v.Hint, "handler agent edit web --allow example.com") {
+	if v := n.Decide("example.com", 443); v.Action != policy.Refuse || !strings.Contains(v.Hint, "handler policy allow web example.com") {
 		t.Errorf("example.com: %v", v)
 	}
 }

@@ -31,8 +31,8 @@ const CheckTimeout = 10 * time.Second
 // why it matters; Remedy is command lines, in order, and may be empty. A finding that is OK has a Title alone.
 type Finding = types.Finding
 
-// Sources are what the checks look at. Root, User and the functions up to Now must be set; a nil Engine, Images or
-// Display leaves its checks out.
+// Sources are what the checks look at. Root, User and the functions up to Now must be set; a nil Engine, Images,
+// Secrets or Display leaves its checks out.
 type Sources struct {
 	Root fs.FS // the machine's file system, from "/"; what Stat says of an owner is a *syscall.Stat_t
 	User User
@@ -49,8 +49,9 @@ type Sources struct {
 	OpenFile func() (hard uint64, err error)                           // this process's hard limit on open files
 	Now      func() time.Time
 
-	Engine func(ctx context.Context) (sandbox.Info, error)  // the engine as it answers
-	Images func(ctx context.Context) ([]types.Image, error) // toolboxes, addons, harnesses, built or not
+	Engine  func(ctx context.Context) (sandbox.Info, error)  // the engine as it answers
+	Images  func(ctx context.Context) ([]types.Image, error) // toolboxes, addons, harnesses, built or not
+	Secrets func(ctx context.Context) ([]Secret, error)      // what the saved agents name, looked at without asking anybody
 
 	// Display gives the socket that runs would get, whether they get it by a security context, and what is offered
 	// to them then.
@@ -71,7 +72,7 @@ var checks = []check{
 	checkUser, checkRuntimeDir, checkPodman, checkRuntime, checkIDTools, checkSubIDs,
 	checkUserNamespaces, checkAppArmor, checkSELinux, checkSeccomp,
 	checkEngine, checkSystemd, checkOpenFiles, checkRootMount, checkMemory, checkClock, checkSpace,
-	checkToolboxTools, checkImages, checkDisplay,
+	checkToolboxTools, checkImages, checkSecrets, checkDisplay,
 }
 
 // Checks looks at everything and gives what it found, in a fixed order. It never fails: what cannot be looked at is

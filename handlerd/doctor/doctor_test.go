@@ -156,7 +156,7 @@ func container() *fake {
 	f.Free = func(string) (int64, error) { return 5 << 30, nil }
 	f.Engine = func(context.Context) (sandbox.Info, error) {
 		return sandbox.Info{Engine: "podman", CgroupVersion: 1, Storage: "overlay (native)", Rootless: true,
-			Enforced: sandbox.Enforced{Processes: true}}, nil
+			Enforced: sandbox.Enforced{Processes: true, WholeCPUs: true}}, nil
 	}
 	f.Images = func(context.Context) ([]types.Image, error) {
 		return []types.Image{

@@ -114,21 +114,30 @@ func checkEngine(ctx context.Context, m *machine) []Finding {
 // limits says who keeps them (A.4).
 func (m *machine) limits(info sandbox.Info) []Finding {
 	const id = "limits"
-	var kept, lost []string
+	var kept, lost, how []string
 	for _, l := range []struct {
-		name string
-		kept bool
-	}{{"memory", info.Enforced.Memory}, {"CPU", info.Enforced.CPU}, {"process", info.Enforced.Processes}} {
+		name  string
+		kept  bool
+		other string
+	}{
+		{"memory", info.Enforced.Memory, "handlerd measures memory and ends a run at its limit"},
+		{"CPU", info.Enforced.CPU, "a CPU limit is kept as whole processors"},
+		{"process", info.Enforced.Processes, "handlerd counts processes and ends a run at its limit"},
+	} {
 		if l.kept {
 			kept = append(kept, l.name)
-		} else {
-			lost = append(lost, l.name)
+			continue
 		}
+		lost = append(lost, l.name)
+		if l.name == "CPU" && !info.Enforced.WholeCPUs {
+			l.other = "a run that asks for a CPU limit is refused"
+		}
+		how = append(how, l.other)
 	}
 	if len(lost) == 0 {
 		return ok(id, fmt.Sprintf("cgroup v%d: the kernel enforces %s limits", info.CgroupVersion, list(kept)))
 	}
-	detail := "a run that asks for one is refused, and a default is shown as not kept"
+	detail := strings.Join(how, "; ")
 	what := fmt.Sprintf("the kernel does not enforce %s limits for you", list(lost))
 	if info.CgroupVersion < 2 {
 		layout := "cgroup v1"

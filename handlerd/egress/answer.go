@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -18,6 +19,7 @@ const textKind = "text/plain; charset=utf-8"
 
 // fail answers a request whose destination was not reached, and notes why.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, d destination, f *failure) {
+	f.gone = r.Context().Err() != nil && context.Cause(r.Context()) != errIdle
 	s.note(d, f)
 	a := f.answer(wantsJSON(r.Header))
 	if r.Method == http.MethodConnect {

@@ -73,6 +73,16 @@ func (c *client) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
+// CloseWrite ends our side of the connection, which ReverseProxy wants of an upgraded one.
+func (c *client) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(conn net.Conn) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return conn.Close()
+}
+
 // SetReadDeadline keeps net/http from giving the first header its whole time anew.
 func (c *client) SetReadDeadline(t time.Time) error {
 	if !c.until.IsZero() && t.After(c.until) {
@@ -182,7 +192,7 @@ func (s *Server) turnAway(conn net.Conn, text string) {
 		defer context.AfterFunc(s.ctx, func() { conn.Close() })()
 		writeAnswer(conn, answer{status: http.StatusServiceUnavailable, line: "Too many connections", kind: textKind, body: text})
 		conn.SetDeadline(time.Now().Add(answerTime))
-		if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		if closeWrite(conn) == nil {
 			io.CopyN(io.Discard, conn, 64<<10)
 		}
 	})

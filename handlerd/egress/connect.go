@@ -137,6 +137,7 @@ func (s *Server) openTunnel(c *client, req connectRequest, early []byte) {
 	up, f := s.reach(ctx, &req.dest)
 	stop()
 	if f != nil {
+		f.gone = ctx.Err() != nil
 		s.note(req.dest, f)
 		writeAnswer(c.Conn, f.answer(req.asJSON))
 		return
@@ -190,16 +191,20 @@ func watchClient(conn net.Conn, gone func()) (stop func()) {
 
 // note counts why a destination was not reached, and tells the audit log if a rule said no.
 func (s *Server) note(d destination, f *failure) {
+	upstream := ""
+	if d.up != nil {
+		upstream = d.up.Name
+	}
 	if f.verdict.Action != policy.Refuse {
 		s.counters.failed.Add(1)
+		if d.host != "" && !f.gone {
+			s.opt.Failed(Failure{Host: d.host, Port: d.port, Upstream: upstream, Text: f.text})
+		}
 		return
 	}
 	s.counters.refused.Add(1)
 	record := Record{
-		Time: time.Now(), Verdict: f.verdict, Method: d.method, Host: d.host, Port: d.port, Addr: f.addr,
-	}
-	if d.up != nil {
-		record.Upstream = d.up.Name
+		Time: time.Now(), Verdict: f.verdict, Method: d.method, Host: d.host, Port: d.port, Addr: f.addr, Upstream: upstream,
 	}
 	s.opt.Audit(record)
 }

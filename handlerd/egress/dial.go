@@ -85,6 +85,7 @@ type failure struct {
 	verdict policy.Verdict // Action Refuse if the rules said no
 	text    string         // otherwise; nothing in it that the agent did not ask for
 	addr    netip.Addr     // for the audit log
+	gone    bool           // nobody waits for it any more, so it says nothing of the destination
 }
 
 func refusal(v policy.Verdict, addr netip.Addr) *failure {

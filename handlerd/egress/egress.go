@@ -52,6 +52,9 @@ type Options struct {
 	// Audit is given every verdict but a plain allow (D.6), from the goroutine of the request: it must be safe for
 	// concurrent use and must not wait for long. If nil, nobody is told.
 	Audit func(Record)
+	// Failed is given what the rules let out and what came to nothing all the same, in the same way as Audit. If nil,
+	// nobody is told.
+	Failed func(Failure)
 	// Logger takes what is of use when something does not work; never a URL's path, a header or a key. If nil,
 	// nothing is logged.
 	Logger *slog.Logger
@@ -108,6 +111,14 @@ type Record struct {
 	Upstream string
 }
 
+// A Failure is a destination that the rules allow and that was not reached, or did not answer.
+type Failure struct {
+	Host     string // canonical
+	Port     uint16
+	Upstream string // the name in a request to /upstream/NAME/
+	Text     string // what happened, as the agent reads it; it has no address that the agent did not name
+}
+
 // A Server is the way out of one run. It is safe for concurrent use.
 type Server struct {
 	opt       Options
@@ -151,6 +162,9 @@ func New(opt Options) (*Server, error) {
 	}
 	if opt.Audit == nil {
 		opt.Audit = func(Record) {}
+	}
+	if opt.Failed == nil {
+		opt.Failed = func(Failure) {}
 	}
 	s := &Server{opt: opt, limits: opt.Limits.withDefaults(), log: opt.Logger,
 		clients: map[*client]struct{}{}, open: map[net.Conn]destination{}, away: make(chan struct{}, maxAnswers503)}

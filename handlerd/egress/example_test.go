@@ -53,7 +53,7 @@ func Example() {
 	server.Close()
 	fmt.Println(<-served)
 	// Output:
-	// refused by D.4: evil.test is not allowed for agent "web" — allow it: handler agent edit web --allow evil.test
+	// refused by D.4: evil.test is not allowed for agent "web" — allow it: handler policy allow web evil.test
 	// HTTP/1.1 403
 	// <nil>
 }

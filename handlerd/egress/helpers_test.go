@@ -30,11 +30,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A zone answers lookups: each name has a list of answers, the last of which is repeated.
 type zone struct {
 	mu      sync.Mutex
-	answers map[string][]string // "1.2.3.4 ::1", or "!timeout", "!error"
+	answers map[string][]string // "1.2.3.4 ::1", or "!timeout", "!error", "!hang"
 	asked   []string
 }
 
 func (z *zone) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	if z.hangs(host) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.asked = append(z.asked, host)
@@ -57,6 +61,13 @@ func (z *zone) LookupNetIP(ctx context.Context, network, host string) ([]netip.A
 		addrs = append(addrs, netip.MustParseAddr(a))
 	}
 	return addrs, nil
+}
+
+// hangs says whether the answer about host never comes.
+func (z *zone) hangs(host string) bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return slices.Equal(z.answers[host], []string{"!hang"})
 }
 
 // An internet leads addresses to servers of the test.

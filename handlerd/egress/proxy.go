@@ -111,6 +111,7 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request, proxy http.Han
 	x := &exchange{dest: d, server: &serverConn{Conn: conn}, count: s.counters.host(counted)}
 	if d.up != nil {
 		x.path = r.URL.Path
+		keepAlive(conn) // a model may think for long
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
 	defer cancel(nil)
@@ -200,6 +201,7 @@ func countResponse(resp *http.Response) error {
 	x := exchangeOf(resp.Request.Context())
 	x.server.whole.Store(true)
 	if rw, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
+		keepAlive(x.server.Conn)
 		resp.Body = &countedStream{ReadWriteCloser: rw, x: x}
 		return nil
 	}

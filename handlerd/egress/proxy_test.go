@@ -132,7 +132,7 @@ func TestMalformed(t *testing.T) {
 
 func TestRefusalExplainsItself(t *testing.T) {
 	w := newWorld(t, rules(t), nil)
-	const want = `refused by D.4: api.example.org is not allowed for agent "web" — allow it: handler agent edit web --allow api.example.org`
+	const want = `refused by D.4: api.example.org is not allowed for agent "web" — allow it: handler policy allow web api.example.org`
 	resp := w.raw("GET http://API.example.org/x HTTP/1.1\r\nHost: x\r\n\r\n")
 	if body := bodyOf(t, resp); resp.StatusCode != 403 || body != want+"\n" || resp.Header.Get(RuleHeader) != "D.4" {
 		t.Errorf("%s %v: %s", resp.Status, resp.Header, body)

@@ -34,6 +34,9 @@ func (c *serverConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// CloseWrite ends our side of the connection, which ReverseProxy wants of an upgraded one.
+func (c *serverConn) CloseWrite() error { return closeWrite(c.Conn) }
+
 // A shortWay sends requests that have no body over the connection of their exchange, in the goroutine that asks:
 // there is one request for each connection, so a transport's pool and loops would only cost. Whatever has a body or
 // wants to leave HTTP takes the long way, a transport.

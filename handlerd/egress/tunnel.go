@@ -28,7 +28,7 @@ type tunnel struct {
 	began time.Time
 	last  atomic.Int64 // when something last moved, since began
 	half  atomic.Bool  // one direction is done
-	asked atomic.Bool  // keepAlive was called
+	asked atomic.Bool  // keepAlive was called for server
 }
 
 var errStuck = errors.New("the peer takes nothing")
@@ -161,8 +161,8 @@ func (t *tunnel) copy(dst, src net.Conn, n *atomic.Int64) error {
 			return errStuck // the write deadline, so bytes are lost
 		case !t.alive():
 			return errIdle
-		case time.Since(began) >= tick: // not just woken
-			t.keepAlive()
+		case time.Since(began) >= tick && !t.asked.Swap(true): // not just woken
+			keepAlive(t.server)
 		}
 	}
 }
@@ -193,9 +193,9 @@ func (t *tunnel) copyFirst(dst, src net.Conn, n int64) (moved int64, err error) 
 	return moved, nil
 }
 
-// keepAlive has the kernel ask a server that says nothing whether it is still there. Short tunnels are spared it.
-func (t *tunnel) keepAlive() {
-	if tcp, ok := t.server.(*net.TCPConn); ok && !t.asked.Swap(true) {
+// keepAlive has the kernel ask a server that says nothing whether it is still there. What is short is spared the calls.
+func keepAlive(server net.Conn) {
+	if tcp, ok := server.(*net.TCPConn); ok {
 		tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true})
 	}
 }

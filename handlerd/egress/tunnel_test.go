@@ -16,8 +16,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
 
 // tunnelWorld has one allowed host whose port 443 is the given server.
@@ -227,76 +225,6 @@ func TestForwardLimits(t *testing.T) {
 	conn := w.dial()
 	io.WriteString(conn, "GET http://srv.example/half HTTP/1.1\r\nHost: x\r\n\r\n")
 	wantEnd(t, conn, conn, "half an answer")
-}
-
-// sockets counts the open ones of this process. The pipes of splices are not counted: the runtime keeps some.
-func sockets(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, e := range entries {
-		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
-			n++
-		}
-	}
-	return n
-}
-
-// TestNothingIsLeft cuts connections at every stage, from either side, and closes the server in the middle of others.
-func TestNothingIsLeft(t *testing.T) {
-	before := goleak.IgnoreCurrent()
-	open := sockets(t)
-	t.Run("cut", func(t *testing.T) {
-		hole := make(chan bool)
-		w := newWorld(t, rules(t, "allow *.example", "allow *.example:81"), func(o *Options) {
-			o.Limits = Limits{HalfClosed: 50 * time.Millisecond, Dial: 50 * time.Millisecond}
-		})
-		w.host("srv.example", publicAddr, "443", serveTCP(t, echo))
-		w.host("rude.example", "8.8.8.1", "443", serveTCP(t, func(c *net.TCPConn) { c.SetLinger(0) }))
-		w.host("hole.example", "8.8.8.2", "443", "!hole")
-		w.host("www.example", "8.8.8.3", "80", serve(t, func(w http.ResponseWriter, r *http.Request) {
-			w.(http.Flusher).Flush()
-			select {
-			case <-hole:
-			case <-r.Context().Done():
-			}
-		}))
-		t.Cleanup(func() { close(hole) })
-		stages := []string{
-			"", "CONN", "CONNECT srv.example:443 HTTP/1.1\r\n", "CONNECT srv.example:443 HTTP/1.1\r\nHost: x\r\n\r\n",
-			"CONNECT srv.example:443 HTTP/1.1\r\nHost: x\r\n\r\n\x16\x03\x01", "CONNECT srv.example:443 HTTP/1.1\r\nHost: x\r\n\r\nhello",
-			"CONNECT rude.example:443 HTTP/1.1\r\nHost: x\r\n\r\nhello", "CONNECT hole.example:443 HTTP/1.1\r\nHost: x\r\n\r\n",
-			"GET http://www.example/ HTTP/1.1\r\nHost: x\r\n\r\n", "POST http://www.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf",
-			"CONNECT denied.invalid:443 HTTP/1.1\r\nHost: x\r\n\r\n",
-		}
-		for i, stage := range stages {
-			for _, cut := range []func(*net.UnixConn){
-				func(c *net.UnixConn) { c.Close() },
-				func(c *net.UnixConn) { c.CloseWrite() },
-				func(c *net.UnixConn) { c.CloseRead() },
-				func(c *net.UnixConn) {}, // left for Close to cut
-			} {
-				conn := w.dial()
-				io.WriteString(conn, stage)
-				if i%2 == 1 { // give some stages the time to get there
-					conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-					io.ReadFull(conn, make([]byte, 12))
-				}
-				cut(conn)
-			}
-		}
-		w.server.Close()
-		if n := w.server.Snapshot().Open; n != 0 {
-			t.Errorf("%d connections open after Close", n)
-		}
-	})
-	goleak.VerifyNone(t, before)
-	if now := sockets(t); now > open {
-		t.Errorf("%d sockets, %d before", now, open)
-	}
 }
 
 // plainProxy is what a tunnel is measured against: it dials and copies, and does nothing else.

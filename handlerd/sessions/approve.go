@@ -153,8 +153,12 @@ func checkChange(c types.RuleChange) error {
 	if c.Agent == "" && c.Run == "" {
 		return fault.New(fault.Usage, "", "no agent and no run is named")
 	}
-	if _, err := policy.ParseRule(c.Kind, c.Rule, "you"); err != nil {
-		return fault.New(fault.Usage, "see: handler policy "+c.Kind+" --help", "%v", err)
+	rule, err := policy.ParseRule(c.Kind, c.Rule, "you")
+	if err != nil {
+		return fault.New(fault.Usage, "see: handler policy allow --help", "%v", err)
+	}
+	if c.Scope == types.ScopeOnce && rule.Path != "" {
+		return fault.New(fault.Usage, "leave the path out, or say --run", "a rule for one connection names a host, not a request")
 	}
 	return nil
 }
@@ -215,7 +219,7 @@ func (m *Manager) auditRule(run, agent string, c types.RuleChange, by string) er
 
 // stillDenied says that an allow rule for a host has no effect, since another rule denies it.
 func (r *Run) stillDenied(rule policy.Rule) string {
-	if rule.Kind != policy.KindAllow || rule.Host == "" || rule.Suffix {
+	if rule.Kind != policy.KindAllow || rule.Host == "" || rule.Suffix || rule.Path != "" {
 		return ""
 	}
 	port := rule.Port

@@ -253,6 +253,7 @@ func TestChangeRulesRefused(t *testing.T) {
 		{Agent: "web", Kind: "maybe", Rule: "x.example.org"},
 		{Agent: "web", Kind: "allow", Rule: "x.example.org", Scope: "ever"},
 		{Agent: "web", Kind: "deny", Rule: "x.example.org", Scope: types.ScopeOnce},
+		{Agent: "web", Kind: "allow", Rule: "http://x.example.org/path", Scope: types.ScopeOnce},
 		{Agent: "docs", Run: r.id, Kind: "deny", Rule: "x.example.org", Scope: types.ScopeRun},
 		{Agent: "web", Run: r.id, Kind: "deny", Rule: "x.example.org"},
 		{Kind: "deny", Rule: "x.example.org"},

@@ -58,6 +58,8 @@ type Options struct {
 	// that file.
 	Approvals *approvals.Queue
 	SaveRule  func(agent, kind, rule string) (file string, created bool, err error)
+	// Secrets reads what the agents' secrets name, each time anew.
+	Secrets Secrets
 
 	Owner    string // LabelOwner of what this daemon makes
 	RunRoot  string // parent of the run directories; short, private
@@ -73,6 +75,8 @@ type Manager struct {
 	log  *slog.Logger
 	logs string       // folder of the runs' logs
 	pool *egress.Pool // of the runs' proxies
+
+	machine *machineWatch
 
 	mu      sync.Mutex
 	runs    map[string]*Run // protected by mu
@@ -94,7 +98,7 @@ func New(opts Options) *Manager {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Manager{opts: opts, log: log, logs: filepath.Join(opts.StateDir, "runs"), runs: map[string]*Run{},
-		pool: egress.NewPool(MaxConnections)}
+		pool: egress.NewPool(MaxConnections), machine: newMachineWatch(opts.StateDir)}
 }
 
 // Sweep removes what a predecessor left: sandboxes with our owner's label and run directories. No run starts before
@@ -142,6 +146,12 @@ func (m *Manager) sweepFolders() error {
 func (m *Manager) Start(ctx context.Context, req types.RunRequest) (*Run, error) {
 	plan, err := m.opts.Plan(req.Agent, req.Cwd)
 	if err != nil {
+		return nil, err
+	}
+	if err := override(plan, req.Limits); err != nil {
+		return nil, err
+	}
+	if err := m.machine.refuse(); err != nil {
 		return nil, err
 	}
 	if err := m.Sweep(ctx); err != nil {

@@ -16,29 +16,14 @@ import (
 	"github.com/handlerd/handler/handlerd/display"
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
-	"github.com/handlerd/handler/handlerd/secrets"
 	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/render"
 	"github.com/handlerd/handler/sandbox"
 	"github.com/handlerd/handler/sandbox/rundir"
 )
 
-// readSecrets reads the bindings' secrets into files on the sandbox's tmpfs.
-func (r *Run) readSecrets(_ context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
-	files := slices.Clone(spec.Files)
-	for _, s := range r.plan.Secrets {
-		value, err := secrets.Read(s.Source)
-		if err != nil {
-			return fault.Wrap(fault.Failed, err, "", "the secret %s", s.Name)
-		}
-		files = append(files, sandbox.File{Path: s.Path, Mode: s.Mode, Content: []byte(value.Reveal())})
-	}
-	spec.Files = files
-	return nil
-}
-
 // openNetwork makes the run's rules, its proxy, and the placeholder key of its upstreams.
-func (r *Run) openNetwork(_ context.Context, req types.RunRequest, spec *sandbox.Spec) error {
+func (r *Run) openNetwork(ctx context.Context, req types.RunRequest, spec *sandbox.Spec) error {
 	base, err := r.m.opts.Network(r.plan)
 	if err != nil {
 		return err
@@ -51,9 +36,9 @@ func (r *Run) openNetwork(_ context.Context, req types.RunRequest, spec *sandbox
 	key := "handler-" + rand.Text()
 	ups := make([]egress.Upstream, 0, len(r.plan.Upstreams))
 	for _, u := range r.plan.Upstreams {
-		// It is read anew at each request; a file that gives none is told of now and not in the middle of a turn.
-		if _, err := secrets.Read(u.Secret); err != nil {
-			return fault.Wrap(fault.Failed, err, "", "the key of %s", u.Name)
+		// It is read anew at each request; a source that gives none is told of now and not in the middle of a turn.
+		if err := r.tryKey(ctx, u); err != nil {
+			return err
 		}
 		ups = append(ups, r.upstream(u))
 		address := "http://" + sandbox.ProxyAddr + "/upstream/" + u.Name
@@ -66,7 +51,7 @@ func (r *Run) openNetwork(_ context.Context, req types.RunRequest, spec *sandbox
 	r.egress, err = egress.New(egress.Options{
 		Rules: r.network.get, Ask: r.askNetwork, Upstreams: ups, Key: key,
 		Resolver: r.m.opts.Resolver, Audit: r.auditEgress, Logger: r.m.log.With("run", r.id),
-		Pool: r.m.pool,
+		Failed: r.egressFailed, Pool: r.m.pool,
 	})
 	if err != nil {
 		return fault.Wrap(fault.Usage, err, "", "the network of agent %s", r.plan.Agent)
@@ -78,13 +63,7 @@ func (r *Run) openNetwork(_ context.Context, req types.RunRequest, spec *sandbox
 func (r *Run) upstream(u render.Upstream) egress.Upstream {
 	return egress.Upstream{
 		Name: u.Name, URL: u.URL, Methods: u.Methods, Paths: u.Paths, Header: u.Header, Prefix: u.Prefix, Extra: u.Extra,
-		Secret: func() (string, error) {
-			value, err := secrets.Read(u.Secret)
-			if err != nil {
-				return "", err
-			}
-			return value.TrimNewline().Reveal(), nil
-		},
+		Secret: newKey(r, u.Secret).read,
 	}
 }
 
@@ -202,16 +181,7 @@ func (r *Run) finishSpec(ctx context.Context, _ types.RunRequest, spec *sandbox.
 	if err != nil {
 		return startFault(err, r.plan)
 	}
-	r.enforced = info.Enforced
-	for _, l := range []struct {
-		limit    sandbox.Limit
-		name     string
-		enforced bool
-	}{{spec.Limits.Memory, "memory", info.Enforced.Memory}, {spec.Limits.CPU, "CPU", info.Enforced.CPU}, {spec.Limits.Processes, "process", info.Enforced.Processes}} {
-		if l.limit.Value > 0 && !l.limit.Asked && !l.enforced {
-			r.notice("the kernel does not enforce the %s limit here (cgroup v%d, rootless)", l.name, info.CgroupVersion)
-		}
-	}
+	r.settleLimits(&spec.Limits, info.Enforced)
 	return nil
 }
 
@@ -257,8 +227,12 @@ func startFault(err error, plan *render.Plan) error {
 		what, command := describeImage(missing.Ref)
 		return &fault.Fault{Kind: fault.Failed, Text: what + " is not built", Hint: "build it: " + command, Err: err}
 	case errors.As(err, &limit):
+		hint := "take the limit out of the agent (handler agent edit " + plan.Agent + ")"
+		if limit.Remedy != "" {
+			hint = "ask for " + limit.Remedy + " (--cpus, or handler agent edit " + plan.Agent + ")"
+		}
 		return &fault.Fault{Kind: fault.Failed, Text: err.Error(), Err: err,
-			Hint: "take the limit out of the agent (handler agent edit " + plan.Agent + "); handler doctor says how to have the kernel enforce it"}
+			Hint: hint + "; handler doctor says how to have the kernel enforce it"}
 	case errors.As(err, &spec):
 		return &fault.Fault{Kind: fault.Usage, Text: err.Error(), Err: err}
 	case errors.As(err, &engine):

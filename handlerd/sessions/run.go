@@ -60,13 +60,18 @@ type Run struct {
 	working   atomic.Int32 // turns under way
 	toolCalls atomic.Int64
 	refused   atomic.Int64 // by the rules on messages
-	enforced  sandbox.Enforced
+
+	memoryLimit, procLimit, cpuLimit types.Limit    // set by start, with who keeps them
+	watching                         sync.WaitGroup // of the watchdog; the run's end waits for it
+	memoryUsed, stateUsed            atomic.Int64   // bytes, as the watchdog saw them last
+	touched                          atomic.Int64   // when the last ACP byte went either way: nanoseconds after since
 
 	mu      sync.Mutex
 	notices []string // protected by mu
 
 	network  *liveNetwork
 	verdicts *limiter // of what the agent can have written down
+	troubles troubles // of its connections
 	shells   shells
 }
 
@@ -74,7 +79,7 @@ func newRun(m *Manager, id string, plan *render.Plan, log *runLog) *Run {
 	// The run's context is nobody's request: it ends by cancel alone.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r := &Run{m: m, id: id, plan: plan, since: time.Now(), log: log, ctx: ctx, cancel: cancel, gone: make(chan struct{}),
-		verdicts: newLimiter(time.Now), network: &liveNetwork{}}
+		verdicts: newLimiter(time.Now), troubles: troubles{now: time.Now}, network: &liveNetwork{}}
 	r.state.Store(types.StateStarting)
 	return r
 }
@@ -129,6 +134,7 @@ func (r *Run) startSandbox(ctx context.Context, _ types.RunRequest, spec *sandbo
 		return startFault(err, r.plan)
 	}
 	r.sandbox = id
+	r.watch(spec.Limits, spec.Volumes)
 	ctx, cancel := context.WithTimeoutCause(ctx, ConnectTimeout,
 		fault.New(fault.Failed, "handler logs "+r.id, "the sandbox started but its agent did not connect within %v", ConnectTimeout))
 	defer cancel()
@@ -140,12 +146,15 @@ func (r *Run) startSandbox(ctx context.Context, _ types.RunRequest, spec *sandbo
 		case <-ctx.Done():
 		}
 	}()
-	if r.agent, err = r.dir.ACP(ctx); err != nil {
+	agent, err := r.dir.ACP(ctx)
+	if err != nil {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 			return cause
 		}
 		return r.agentEnded(ctx)
 	}
+	r.agent = &activeConn{agent, r.touch}
+	r.touch()
 	return nil
 }
 
@@ -182,6 +191,7 @@ func (r *Run) end(cause error) {
 		}
 		if r.egress != nil {
 			r.warn("the proxy was not closed", r.egress.Close())
+			r.tellTraffic()
 		}
 		if r.display != nil {
 			r.warn("the compositor's socket for the run was not closed", r.display.Close())
@@ -189,6 +199,7 @@ func (r *Run) end(cause error) {
 		if r.dir != nil {
 			r.warn("the run directory was not removed", r.dir.Close())
 		}
+		r.watching.Wait()
 		r.closeScopes()
 		r.tellMissed(r.verdicts.rest())
 		text := "ended"
@@ -264,12 +275,9 @@ func (r *Run) record(rec audit.Record) error {
 
 // status describes the run now.
 func (r *Run) status(ctx context.Context) types.Run {
-	limits := r.plan.Sandbox.Limits
 	s := types.Run{
 		ID: r.id, Agent: r.plan.Agent, Harness: r.plan.Harness, State: r.state.Load().(string), Turn: "idle", Since: r.since,
 		Browser: r.browser, ToolCalls: int(r.toolCalls.Load()), Refused: r.refused.Load(),
-		MemoryLimit: types.Limit{Value: limits.Memory.Value, Enforced: r.enforced.Memory},
-		ProcLimit:   types.Limit{Value: limits.Processes.Value, Enforced: r.enforced.Processes},
 	}
 	if r.working.Load() > 0 {
 		s.Turn = "working"
@@ -283,6 +291,7 @@ func (r *Run) status(ctx context.Context) types.Run {
 	for _, sc := range r.scopes {
 		s.Scopes = append(s.Scopes, types.Scope{Path: sc.path, Mode: sc.mode()})
 	}
+	s.Asks = r.network.asks() && !r.neverAsk
 	for _, rule := range r.network.get().Rules {
 		if rule.Kind != policy.KindDeny {
 			s.Hosts++
@@ -295,9 +304,13 @@ func (r *Run) status(ctx context.Context) types.Run {
 		count := r.egress.Snapshot()
 		s.Allowed += count.Allowed
 		s.Refused += count.Refused
+		s.Failed = count.Failed
+		s.Traffic, _ = traffic(count, MaxTraffic)
 	}
-	if stats, err := r.m.opts.Driver.Stats(ctx, r.sandbox); err == nil {
-		s.MemoryBytes, s.Processes = stats.MemoryBytes, stats.Processes
+	stats, err := r.m.opts.Driver.Stats(ctx, r.sandbox)
+	if err != nil {
+		stats = sandbox.Stats{} // it is ending
 	}
+	r.usage(&s, stats)
 	return s
 }

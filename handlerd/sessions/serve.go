@@ -20,7 +20,7 @@ import (
 // relay carries ACP between client and agent under the rules until either ends.
 func (r *Run) relay(client net.Conn) error {
 	relay := acp.NewRelay(acp.Options{
-		Client: client, Agent: r.agent.(io.ReadWriteCloser),
+		Client: &activeConn{client, r.touch}, Agent: r.agent.(io.ReadWriteCloser),
 		Rules:   acp.NewRules(r.rules(), r.plan.SessionsPerRun),
 		Observe: r.observe,
 		AgentEnded: func(ctx context.Context) string {

@@ -23,6 +23,7 @@ import (
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/scopes"
+	"github.com/handlerd/handler/handlerd/secrets"
 	"github.com/handlerd/handler/sandbox"
 	"github.com/handlerd/handler/sandbox/fake"
 )
@@ -104,7 +105,7 @@ func newWorld(t *testing.T, fakeOptions fake.Options, agentTOML map[string]strin
 		Scopes: func() (scopes.Config, error) {
 			return scopes.Config{Home: c.Home, Handler: []string{c.Config, c.State}}, nil
 		},
-		Audit: log, Approvals: approvals.New(approvals.Options{Audit: log.Append}), SaveRule: c.SaveRule, Owner: "test-owner", RunRoot: w.runRoot, StateDir: c.State, Guest: filepath.Join(programs, "handler-guest"),
+		Audit: log, Secrets: secrets.NewReader(secrets.Options{}), Approvals: approvals.New(approvals.Options{Audit: log.Append}), SaveRule: c.SaveRule, Owner: "test-owner", RunRoot: w.runRoot, StateDir: c.State, Guest: filepath.Join(programs, "handler-guest"),
 	})
 	t.Cleanup(func() {
 		if err := w.m.Close(context.Background()); err != nil {
@@ -272,7 +273,7 @@ func TestRefusedStarts(t *testing.T) {
 		"home":    plain + "[[scopes]]\npath = \"~/\"\n",
 		"gone":    plain + "[[scopes]]\npath = \"~/nowhere\"\n",
 		"default": "harness = \"script\"\n", // the playwright addon is not built
-		"limited": plain + "[limits]\nmemory = \"1GB\"\n",
+		"limited": plain + "[limits]\ncpus = 0.5\n",
 		"dies":    "harness = \"dies\"\nbindings = {}\n",
 		"named":   plain + "toolbox = \"rust\"\n",
 	})
@@ -284,7 +285,7 @@ func TestRefusedStarts(t *testing.T) {
 		"home":    {fault.Refused, "home", "project folder"},
 		"gone":    {fault.Refused, "nowhere", "mkdir -p"},
 		"default": {fault.Failed, "the addon playwright is not built", "handler addon build playwright"},
-		"limited": {fault.Failed, "memory limit", "handler agent edit limited"},
+		"limited": {fault.Failed, "CPU limit", "handler agent edit limited"},
 		"named":   {fault.Failed, "toolbox rust is not built", "handler toolbox build rust"},
 	} {
 		t.Run(agent, func(t *testing.T) {

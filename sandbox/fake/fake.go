@@ -67,15 +67,19 @@ type Options struct {
 	// after what was done is undone. name is the sandbox's name, or the image's tag, or "". It may block, to hold
 	// a call at that step, and must be safe for concurrent calls.
 	Fault func(step Step, name string) error
+	// Measure, if not nil, changes what Stats and Glance give of the sandbox called name. It must be safe for
+	// concurrent calls.
+	Measure func(name string, s sandbox.Stats) sandbox.Stats
 }
 
 // A Driver implements sandbox.Driver.
 type Driver struct {
-	dir    string
-	log    *slog.Logger
-	fault  func(Step, string) error
-	images *Images
-	wg     sync.WaitGroup
+	dir     string
+	log     *slog.Logger
+	fault   func(Step, string) error
+	measure func(string, sandbox.Stats) sandbox.Stats
+	images  *Images
+	wg      sync.WaitGroup
 
 	mu     sync.Mutex
 	boxes  map[string]*box // by id
@@ -97,7 +101,7 @@ func New(o Options) (*Driver, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, err
 	}
-	d := &Driver{dir: dir, log: o.Logger, fault: o.Fault, boxes: map[string]*box{}, names: map[string]bool{}}
+	d := &Driver{dir: dir, log: o.Logger, fault: o.Fault, measure: o.Measure, boxes: map[string]*box{}, names: map[string]bool{}}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}

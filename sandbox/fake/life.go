@@ -187,5 +187,13 @@ func (d *Driver) Stats(_ context.Context, id string) (sandbox.Stats, error) {
 		s.MemoryBytes += p.Pages * int64(os.Getpagesize())
 		s.CPUTime += time.Duration(p.Ticks) * time.Second / ticksPerSecond
 	}
+	if d.measure != nil {
+		s = d.measure(b.name, s)
+	}
 	return s, nil
+}
+
+// Glance implements sandbox.Driver: it is Stats.
+func (d *Driver) Glance(ctx context.Context, id string) (sandbox.Stats, error) {
+	return d.Stats(ctx, id)
 }

@@ -66,6 +66,7 @@ func (d *Driver) ready(ctx context.Context) (context.Context, *machine, error) {
 		}
 		if started {
 			d.drop()
+			d.halfDone = true
 		}
 	}
 	if d.conn == nil || d.conn.gone.Load() {
@@ -75,12 +76,17 @@ func (d *Driver) ready(ctx context.Context) (context.Context, *machine, error) {
 			// Its socket went away under it: the runtime folder was removed at a logout (pitfalls S05).
 			d.service.restart()
 			if _, err = d.service.ensure(ctx, d.machine); err == nil {
+				d.halfDone = true
 				err = d.dial(ctx, socket)
 			}
 		}
 		if err != nil {
 			return nil, nil, err
 		}
+	}
+	if d.halfDone {
+		d.halfDone = false
+		d.sweepHalfDone(callContext{ctx, d.conn.held})
 	}
 	return callContext{ctx, d.conn.held}, d.machine, nil
 }
@@ -91,6 +97,7 @@ func (d *Driver) dial(ctx context.Context, socket string) error {
 	if err != nil {
 		return socketError(socket, err)
 	}
+	dropIdle(held)
 	conn := &connection{held: held, version: bindings.ServiceVersion(held).String()}
 	if !atLeast(conn.version, 4, 3) {
 		return setupError(fmt.Errorf("%w: the service is %s", ErrPodmanOld, conn.version), installHint("podman"))
@@ -114,6 +121,22 @@ func (d *Driver) dial(ctx context.Context, socket string) error {
 	d.machine.capTo(socket)
 	d.conn = conn
 	return nil
+}
+
+// idleTime is how long a connection to the service is kept for the next call.
+const idleTime = 20 * time.Second
+
+// dropIdle has idle connections close by themselves: a call that is under way when its connection is given up for a new
+// one would leave one behind for good.
+func dropIdle(held context.Context) {
+	c, err := bindings.GetClient(held)
+	if err != nil {
+		return
+	}
+	if t, ok := c.Client.Transport.(*http.Transport); ok {
+		c.Client.CloseIdleConnections() // what has served already knows of no time
+		t.IdleConnTimeout = idleTime
+	}
 }
 
 // capTo lowers the limits that sandboxes may have to those of the service that makes them: podman lowers its own
@@ -279,6 +302,8 @@ func (d *Driver) Info(ctx context.Context) (sandbox.Info, error) {
 			storage = "overlay (native)"
 		}
 	}
+	enforced := m.enforced
+	enforced.WholeCPUs = !enforced.CPU
 	return sandbox.Info{
 		Engine:        "podman",
 		Version:       info.Version.Version,
@@ -286,7 +311,7 @@ func (d *Driver) Info(ctx context.Context) (sandbox.Info, error) {
 		CgroupVersion: m.cgroup,
 		Storage:       storage,
 		Rootless:      info.Host.Security.Rootless,
-		Enforced:      m.enforced,
+		Enforced:      enforced,
 	}, nil
 }
 

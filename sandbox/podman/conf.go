@@ -30,13 +30,25 @@ func (l layout) files() string       { return filepath.Join(l.run, "f") }
 func (l layout) logs() string        { return filepath.Join(l.run, "l") }
 func (l layout) xdg() string         { return filepath.Join(l.run, "x") }
 func (l layout) podmanTmp() string   { return filepath.Join(l.xdg(), "libpod/tmp") }
+func (l layout) locks() string       { return filepath.Join(l.podmanTmp(), "locks") }
 func (l layout) pausePID() string    { return filepath.Join(l.podmanTmp(), "pause.pid") }
 
 // log is where a sandbox's first process writes. Podman's own place for it belongs to a user inside the sandbox.
 func (l layout) log(nonce string) string { return filepath.Join(l.logs(), filepath.Base(nonce)+".log") }
 
+// filesOf is the run directory of a sandbox that is given files and has no run directory of its own. A short name, for
+// the socket in it.
+func (l layout) filesOf(nonce string) string {
+	return filepath.Join(l.files(), filepath.Base(nonce[:min(len(nonce), 12)]))
+}
+
 // containersConf is the whole of podman's configuration (A.10): with CONTAINERS_CONF no other file is read.
 // Locks are files of our own, since the usual ones in shared memory are one set for all podmans of a user.
+//
+// A monitor has a podman of its own clean up when its container has ended. With CONTAINER_HOST that podman takes itself
+// for a remote one, which cannot, and ends at once: the service cleans up when it is told to remove the container, and
+// must be the only one. Two count the uses of a mounted image down twice, so that it is unmounted under other
+// sandboxes that are just being made, and one that ends may take the storage's own mount away under the other.
 func containersConf(l layout, m *machine) string {
 	manager := "cgroupfs"
 	if m.systemd {
@@ -54,6 +66,7 @@ umask = "0022"
 
 [engine]
 cgroup_manager = %q
+conmon_env_vars = [%s, "CONTAINER_HOST=unix:///none"]
 events_logger = "none"
 lock_type = "file"
 runtime = %s
@@ -63,7 +76,7 @@ image_copy_tmp_dir = %s
 
 [engine.runtimes]
 %s = [%s]
-`, tomlString("PATH="+userPATH), logBytes, manager, name, tomlString(filepath.Join(l.storage(), "libpod")),
+`, tomlString("PATH="+userPATH), logBytes, manager, tomlString("PATH="+DefaultPath), name, tomlString(filepath.Join(l.storage(), "libpod")),
 		tomlString(l.podmanTmp()), tomlString(l.tmp()), name, tomlString(m.runtime))
 }
 

@@ -100,7 +100,8 @@ func isGone(err error) bool {
 // isUnreachable says that the service did not answer at all: it is gone, or was never there.
 func isUnreachable(err error) bool {
 	return statusCode(err) == 0 && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) ||
-		errors.Is(err, syscall.EPIPE) || errors.Is(err, fs.ErrNotExist) || strings.HasSuffix(err.Error(), "EOF"))
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, fs.ErrNotExist) || strings.HasSuffix(err.Error(), "EOF") ||
+		strings.Contains(err.Error(), "with Body length 0")) // what the bindings make of a lost request that they send again
 }
 
 // socketError says which of the three things is wrong with a service that is not ours (pitfalls P10).

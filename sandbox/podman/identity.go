@@ -161,12 +161,36 @@ func verify(pid int, in input, held *heldSources) error {
 	if err := nothingElse(root, points, in); err != nil {
 		return err
 	}
+	for _, i := range in.spec.Images {
+		if err := notEmpty(root, i); err != nil {
+			return err
+		}
+	}
 	for _, m := range mounts(in) {
 		if m.Type == "tmpfs" {
 			if err := ownMemory(root, m.Destination, in); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// errEmptyImage says that an image is mounted and shows none of its files.
+var errEmptyImage = errors.New("it is empty")
+
+// notEmpty makes sure that an image's files are there: podman may have unmounted it just before it was used, and a
+// mount of nothing is no error to the kernel.
+func notEmpty(root int, i sandbox.ImageMount) error {
+	fd, err := unix.Openat2(root, i.Target, &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return fmt.Errorf("looking at the sandbox: %s: %w", i.Target, err)
+	}
+	dir := os.NewFile(uintptr(fd), i.Target)
+	defer dir.Close()
+	if _, err := dir.Readdirnames(1); err != nil {
+		return fmt.Errorf("image %s at %s: %w (%v)", i.Image, i.Target, errEmptyImage, err)
 	}
 	return nil
 }

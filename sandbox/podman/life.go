@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/containers/podman/v5/pkg/bindings/containers"
+	"github.com/containers/podman/v5/pkg/domain/entities/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/handlerd/handler/sandbox"
@@ -38,12 +39,8 @@ func (d *Driver) find(ctx context.Context, id string) (c container, ok bool, err
 
 // Wait blocks until the sandbox's first process has ended, without asking podman meanwhile, and says how it ended.
 func (d *Driver) Wait(ctx context.Context, id string) (sandbox.Exit, error) {
-	api, _, err := d.ready(ctx)
-	if err != nil {
-		return sandbox.Exit{}, err
-	}
 	for {
-		c, ok, err := d.find(api, id)
+		c, ok, err := d.look(ctx, id)
 		switch {
 		case err != nil:
 			return sandbox.Exit{}, d.engineError("wait", err)
@@ -91,11 +88,10 @@ func pause(ctx context.Context, t time.Duration) error {
 // Stop sends TERM to every process, the first one too, waits at most grace until the first one has ended, which
 // takes the others with it, and sends KILL. When ctx ends before, KILL is sent at once.
 func (d *Driver) Stop(ctx context.Context, id string, grace time.Duration) error {
-	api, _, err := d.ready(ctx)
-	if err != nil {
-		return err
+	if v := d.views.get(id); v != nil && grace <= 0 {
+		v.kill() // at once, without asking podman, who may be what does not get to run; what follows makes sure of it
 	}
-	c, ok, err := d.find(api, id)
+	c, ok, err := d.look(ctx, id)
 	if err != nil {
 		return d.engineError("stop", err)
 	}
@@ -168,31 +164,47 @@ func isGuest(pid int) bool {
 // Remove removes a sandbox without a trace (A.5): its processes, container, log, layer and mounts, and the monitor
 // that podman kept for it. It is idempotent.
 func (d *Driver) Remove(ctx context.Context, id string) error {
-	api, _, err := d.ready(ctx)
-	if err != nil {
-		return err
-	}
-	c, ok, err := d.find(api, id)
+	c, ok, err := d.look(ctx, id)
 	if err != nil {
 		return d.engineError("remove", err)
 	}
 	if !ok {
+		d.views.drop(id)
 		return nil
 	}
-	if err := d.remove(api, id); err != nil {
+	if err := d.reach(ctx, func(api context.Context) error { return d.remove(api, id) }); err != nil {
 		return d.engineError("remove", err)
 	}
-	log := d.layout().log(c.Config.Labels[labelNonce])
-	if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return d.engineError("remove", err)
-	}
-	if c.State.ConmonPid > 0 {
-		// The monitor ends by itself after it told podman of the end, which takes a moment.
-		wait, cancel := context.WithTimeout(ctx, cleanUpTime)
-		defer cancel()
-		if err := waitProc(wait, c.State.ConmonPid); err != nil {
-			return d.engineError("remove", fmt.Errorf("podman's monitor %d does not end: %w", c.State.ConmonPid, err))
+	d.views.drop(id)
+	if nonce := c.Config.Labels[labelNonce]; nonce != "" {
+		if err := errors.Join(os.RemoveAll(d.layout().log(nonce)), os.RemoveAll(d.layout().filesOf(nonce))); err != nil {
+			return d.engineError("remove", err)
 		}
+	}
+	if d.service == nil {
+		// The person's service keeps its monitors where it likes, and those are not ours to end.
+		return d.monitorEnds(ctx, c)
+	}
+	if err := errors.Join(d.monitorEnds(ctx, c), d.forgetRuntime(id)); err != nil {
+		return d.engineError("remove", err)
+	}
+	d.tidyLocks(ctx)
+	return nil
+}
+
+// monitorEnds waits for the end of a container's monitor, which comes a moment after it told podman of the end. One
+// that podman does not know of is ended.
+func (d *Driver) monitorEnds(ctx context.Context, c container) error {
+	if c.State.ConmonPid <= 0 {
+		if d.service == nil {
+			return nil
+		}
+		return d.endUnknown(ctx, c.ID)
+	}
+	wait, cancel := context.WithTimeout(ctx, cleanUpTime)
+	defer cancel()
+	if err := waitProc(wait, c.State.ConmonPid); err != nil {
+		return d.engineError("remove", fmt.Errorf("podman's monitor %d does not end: %w", c.State.ConmonPid, err))
 	}
 	return nil
 }
@@ -231,16 +243,15 @@ func (d *Driver) remove(ctx context.Context, id string) error {
 
 // List returns the sandboxes of this Driver's owner that carry all of labels, ended ones too.
 func (d *Driver) List(ctx context.Context, labels map[string]string) ([]sandbox.Sandbox, error) {
-	api, _, err := d.ready(ctx)
-	if err != nil {
-		return nil, err
-	}
 	// Only the owner's: podman's filter matches patterns, and what a value may hold differs between its versions.
 	filter := []string{sandbox.LabelOwner + "=" + d.opts.Owner}
 	all := true
-	listed, err := containers.List(api, &containers.ListOptions{All: &all, Filters: map[string][]string{"label": filter}})
-	if err != nil {
-		return nil, d.engineError("list", d.failed(err))
+	var listed []types.ListContainer
+	if err := d.reach(ctx, func(api context.Context) (err error) {
+		listed, err = containers.List(api, &containers.ListOptions{All: &all, Filters: map[string][]string{"label": filter}})
+		return d.failed(err)
+	}); err != nil {
+		return nil, d.engineError("list", err)
 	}
 	found := make([]sandbox.Sandbox, 0, len(listed))
 	for _, c := range listed {
@@ -360,6 +371,7 @@ func (d *Driver) Close() error {
 	d.closed = true
 	d.drop()
 	d.mu.Unlock()
+	d.views.dropAll()
 	if d.service != nil {
 		err = errors.Join(err, d.service.stop())
 	}

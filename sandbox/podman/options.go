@@ -61,11 +61,17 @@ type Driver struct {
 	closing  chan struct{} // closed when Close begins
 	once     sync.Once
 	building sync.Mutex // held while images are made and removed
+	// creating holds a token while a container is created. Podman looks the user's subordinate ids up in a library that
+	// is not safe for that from several threads: of forty creates at once one finds none and fails.
+	creating chan struct{}
+	views    views
 
 	mu      sync.Mutex // protects what follows
 	conn    *connection
 	machine *machine
 	closed  bool
+	// halfDone says that a service was started, whose predecessor may have left something half done.
+	halfDone bool
 }
 
 var (
@@ -88,7 +94,7 @@ func New(opts Options) (*Driver, error) {
 		opts.Path = DefaultPath
 	}
 	log := newLog(opts.Logger)
-	d := &Driver{opts: opts, log: log, closing: make(chan struct{})}
+	d := &Driver{opts: opts, log: log, closing: make(chan struct{}), creating: make(chan struct{}, 1)}
 	if opts.Socket == "" {
 		d.service = newService(opts, log)
 	}

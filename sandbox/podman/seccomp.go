@@ -52,9 +52,16 @@ func findSeccomp() ([]byte, error) {
 // the kernel. They answer EPERM, whatever the default says.
 var deniedCalls = []string{"io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "userfaultfd", "perf_event_open"}
 
+// boundCalls would loosen what bounds a sandbox: sched_setaffinity its whole processors (affinity.go). It answers EPERM.
+var boundCalls = []string{"sched_setaffinity"}
+
+// maxSysV is the largest segment of System V shared memory. A segment that nobody has attached is shown by nothing that
+// the memory limit's watch can see; with the kernel's bound of 4096 of them, 256 MiB is what they can hide.
+const maxSysV = 64 << 10
+
 // ownCalls are the calls whose rules are ours alone. socketcall is among them because its arguments lie in memory,
 // where a filter cannot see the address family.
-var ownCalls = append([]string{"chroot", "socket", "socketcall"}, deniedCalls...)
+var ownCalls = append(append([]string{"chroot", "socket", "socketcall", "shmget"}, deniedCalls...), boundCalls...)
 
 // netlinkProtocols are what programs ask netlink for: addresses and routes, socket lists, device events, and the
 // generic families. NETLINK_AUDIT is not among them, as in podman's default.
@@ -118,6 +125,9 @@ func ownRules() []*seccomp.Syscall {
 	rules := []*seccomp.Syscall{
 		allow([]string{"chroot"}),
 		deny(slices.Clone(deniedCalls)),
+		deny(slices.Clone(boundCalls)),
+		allow([]string{"shmget"}, &seccomp.Arg{Index: 1, Value: maxSysV, Op: seccomp.OpLessEqual}),
+		deny([]string{"shmget"}, &seccomp.Arg{Index: 1, Value: maxSysV, Op: seccomp.OpGreaterThan}),
 		deny(socket, low32(0, unix.AF_VSOCK)),
 	}
 	for _, family := range []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6} {

@@ -77,18 +77,11 @@ func (d *Driver) Start(ctx context.Context, s sandbox.Spec) (id string, err erro
 	if err != nil {
 		return "", err
 	}
-	id, err = d.create(api, in)
-	if err != nil {
-		return "", d.startError(api, s, "create", err)
+	if id, err = d.make(ctx, api, in, held); err != nil {
+		return "", err
 	}
 	made := id
 	back.add(func(ctx context.Context) error { return d.Remove(ctx, made) })
-	if err := ctx.Err(); err != nil {
-		return "", d.engineError("start", err)
-	}
-	if err := d.begin(api, id, in, held); err != nil {
-		return "", d.startError(api, s, "start", err)
-	}
 	if files != nil {
 		if err := d.handOver(ctx, api, id, files); err != nil {
 			return "", err
@@ -97,18 +90,68 @@ func (d *Driver) Start(ctx context.Context, s sandbox.Spec) (id string, err erro
 	return id, nil
 }
 
-// check refuses a limit that was asked for and that the kernel does not keep (A.4).
+// makeTries is how often a sandbox is made before podman's trouble with itself is the caller's.
+const makeTries = 5
+
+// make creates a container and lets its command run. What it made when it fails is removed.
+func (d *Driver) make(ctx, api context.Context, in input, held *heldSources) (id string, err error) {
+	for try := range makeTries {
+		if id, err = d.makeOnce(ctx, api, in, held); err == nil || !isMountTrouble(err) && !isUnreachable(err) {
+			return id, err
+		}
+		d.log.Info("podman's mounts were in each other's way, or its service ended, and a sandbox is made again", "sandbox", in.spec.Name, "error", err)
+		if pause(ctx, time.Duration(try+1)*50*time.Millisecond) != nil {
+			return "", err
+		}
+		if isBusy(err) {
+			d.renewNamespace(ctx)
+		}
+		if api, _, err = d.ready(ctx); err != nil {
+			return "", err
+		}
+	}
+	return "", err
+}
+
+func (d *Driver) makeOnce(ctx, api context.Context, in input, held *heldSources) (string, error) {
+	select {
+	case d.creating <- struct{}{}:
+	case <-ctx.Done():
+		return "", d.engineError("start", ctx.Err())
+	}
+	id, err := d.create(api, in)
+	<-d.creating
+	if err != nil {
+		return "", d.startError(api, in.spec, "create", err)
+	}
+	if err = ctx.Err(); err == nil {
+		err = d.begin(api, id, in, held)
+	}
+	if err == nil {
+		return id, nil
+	}
+	err = d.startError(api, in.spec, "start", err)
+	d.views.drop(id)
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
+	defer cancel()
+	if rerr := d.Remove(clean, id); rerr != nil {
+		err = errors.Join(err, fmt.Errorf("and what was made is not all gone: %w", rerr))
+	}
+	return "", err
+}
+
+// check refuses a limit that was asked for and that neither the kernel keeps nor the caller (A.4).
 func (m *machine) check(l sandbox.Limits) error {
 	for _, c := range []struct {
 		name  string
 		limit sandbox.Limit
 		kept  bool
-	}{{"memory", l.Memory, m.enforced.Memory}, {"CPU", l.CPU, m.enforced.CPU}, {"process", l.Processes, m.enforced.Processes}} {
-		if c.limit.Asked && c.limit.Value > 0 && !c.kept {
+	}{{"memory", l.Memory, m.enforced.Memory}, {"process", l.Processes, m.enforced.Processes}} {
+		if c.limit.Asked && c.limit.Value > 0 && !c.kept && !c.limit.Watched {
 			return &sandbox.UnenforcedError{Limit: c.name, Reason: m.reason}
 		}
 	}
-	return nil
+	return m.checkCPU(l.CPU)
 }
 
 // prepareHost makes what the sandbox needs on the host and holds what must not be exchanged until it is mounted.
@@ -126,8 +169,8 @@ func (d *Driver) prepareHost(ctx context.Context, in *input, back *undo) (*heldS
 	}
 	in.runDir = s.RunDir
 	if in.runDir == "" && len(s.Files) > 0 {
-		dir, err := os.MkdirTemp(in.layout.files(), "")
-		if err != nil {
+		dir := in.layout.filesOf(in.nonce)
+		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, folderError(in.layout.files(), err)
 		}
 		back.add(func(context.Context) error { return os.RemoveAll(dir) })
@@ -221,8 +264,11 @@ func (d *Driver) create(ctx context.Context, in input) (string, error) {
 		return "", errors.Join(err, d.remove(ctx, c.ID))
 	case ierr == nil:
 		return "", specError("name", "a sandbox called %s exists already", in.spec.Name)
+	case isUnreachable(err) || isUnreachable(ierr):
+		_ = d.failed(err)
+		return "", errors.Join(err, d.unmake(ctx, in))
 	}
-	return "", d.failed(err)
+	return "", err
 }
 
 // begin sets the container up, makes sure that it is what was asked for, and lets its command run.
@@ -237,6 +283,14 @@ func (d *Driver) begin(ctx context.Context, id string, in input, held *heldSourc
 		return d.failed(err)
 	}
 	if err := verify(c.State.Pid, in, held); err != nil {
+		return err
+	}
+	v, err := openView(c.State.Pid)
+	if err != nil {
+		return fmt.Errorf("looking at the sandbox: %w", err)
+	}
+	d.views.add(id, v)
+	if err := d.giveCPUs(c.State.Pid, in, v); err != nil {
 		return err
 	}
 	return d.failed(containers.Start(ctx, id, nil))

@@ -2,10 +2,10 @@ package podman
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"strconv"
@@ -15,69 +15,80 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/handlerd/handler/sandbox"
-	"github.com/handlerd/handler/sandbox/proctree"
 )
 
 // clockTicks is USER_HZ, the unit of processor time in /proc: a constant of the kernel's interface.
 const clockTicks = 100
 
-// Stats measures a running sandbox: the whole tree of its processes and its tmpfs. It asks the kernel, not podman, and
-// takes about a millisecond a large process. A sandbox that has ended gives zeros, one that is gone an error.
+// Stats measures a running sandbox: the whole tree of its processes, and the memory that no process has. It asks the
+// kernel, not podman, and takes about a millisecond for each hundred megabytes. A sandbox that has ended gives zeros,
+// one that is gone an error.
 //
-// Memory is what the processes have alone, their share of what several of them map, and the pages of all tmpfs.
-// Pages of a tmpfs that are mapped too are counted once.
+// Memory is what the kernel could not take back by itself: what the processes have alone, swapped pages too, their
+// share of what several of them map, every tmpfs, those in mount namespaces of the agent's own too, and files in memory
+// that are open. Pages of a tmpfs or of such a file that are mapped too are counted once. Pages of files on disk are
+// not counted: they are a cache, mostly of images that all sandboxes share. docs/handlers/security.md says what cannot
+// be seen this way.
 func (d *Driver) Stats(ctx context.Context, id string) (sandbox.Stats, error) {
-	api, _, err := d.ready(ctx)
-	if err != nil {
+	v, done, err := d.viewOf(ctx, id)
+	if err != nil || v == nil {
 		return sandbox.Stats{}, err
 	}
-	c, ok, err := d.find(api, id)
+	defer done()
+	s, err := v.measure()
 	if err != nil {
-		return sandbox.Stats{}, d.engineError("stats", err)
+		return s, d.engineError("stats", err)
 	}
-	if !ok {
-		return sandbox.Stats{}, d.engineError("stats", fmt.Errorf("there is no sandbox %.12s", id))
-	}
-	if c.State.Pid <= 0 {
-		return sandbox.Stats{}, nil
-	}
-	stats, err := measure(c.State.Pid)
-	if err != nil {
-		return sandbox.Stats{}, d.engineError("stats", err)
-	}
-	return stats, nil
+	return s, nil
 }
 
-// measure adds up the tree of pid.
-func measure(pid int) (sandbox.Stats, error) {
-	procs, err := proctree.Scan()
-	if err != nil {
-		return sandbox.Stats{}, err
+// Up to sharedCoarse of shared memory, what is mapped and what files hold are taken for the same. Above, the maps of
+// every process with more than sharedDetail are looked at one by one, and what the others map counts by itself. Either
+// way the result is wrong by no more than these.
+const (
+	sharedCoarse = 16 << 20
+	sharedDetail = 256 << 10
+)
+
+func (v *view) measure() (sandbox.Stats, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return sandbox.Stats{}, nil
 	}
-	var s sandbox.Stats
+	all, err := v.usages()
+	if err != nil {
+		return sandbox.Stats{}, notGone(err)
+	}
+	counted := v.scanLoose(all)
+	s := sandbox.Stats{Processes: len(all)}
+	held := v.ownTmpfs() + v.loose
+	buf := make([]byte, 8<<10)
+	mapped := make([]int64, len(all))
 	var own, shared int64
-	first, err := proctree.Read(pid)
-	if err != nil {
-		return s, nil // it has just ended
-	}
-	for _, p := range append(proctree.Below(procs, pid), first) {
-		if p.Dead() {
-			continue
-		}
-		s.Processes++
-		s.CPUTime += time.Duration(p.Ticks) * time.Second / clockTicks
-		m, err := readRollup(p.PID)
+	for i, u := range all {
+		s.CPUTime += time.Duration(u.ticks) * time.Second / clockTicks
+		m, err := v.rollup(u.pid, buf)
 		if err != nil {
-			m.own = p.Pages * int64(os.Getpagesize()) // what may not be looked into is counted whole
+			m.own = u.pages * int64(os.Getpagesize()) // what may not be looked into is counted whole
 		}
 		own += m.own
 		shared += m.shared
+		mapped[i] = m.shared
 	}
-	memory, err := tmpfsBytes(pid)
-	if err != nil && !gone(err) {
-		return s, err
+	if shared <= sharedCoarse {
+		s.MemoryBytes = own + max(shared, held)
+		return s, nil
 	}
-	s.MemoryBytes = own + max(shared, memory)
+	for i, u := range all {
+		if mapped[i] > sharedDetail {
+			if other, err := v.unnamed(u.pid, counted); err == nil {
+				mapped[i] = other
+			}
+		}
+		held += mapped[i]
+	}
+	s.MemoryBytes = own + held
 	return s, nil
 }
 
@@ -85,43 +96,33 @@ func gone(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 
-// memoryUse is one process's share of memory in bytes: of its own and of files, swapped pages too, and of shared
-// memory.
+// memoryUse is one process's share of memory in bytes: of its own, swapped pages too, and of shared memory.
 type memoryUse struct{ own, shared int64 }
 
-func readRollup(pid int) (memoryUse, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+func (v *view) rollup(pid int, buf []byte) (memoryUse, error) {
+	text, err := v.read(pid, "smaps_rollup", buf)
 	if err != nil {
 		return memoryUse{}, err
 	}
-	defer f.Close()
-	return parseRollup(f)
+	return parseRollup(text)
 }
 
-// parseRollup reads /proc/PID/smaps_rollup. Pss_Anon, Pss_File and Pss_Shmem are the parts of Pss since Linux 5.4.
-func parseRollup(r io.Reader) (memoryUse, error) {
+// parseRollup reads /proc/PID/smaps_rollup. Pss_Anon and Pss_Shmem are parts of Pss since Linux 5.4.
+func parseRollup(text []byte) (memoryUse, error) {
 	var m memoryUse
 	found := false
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) != 3 || fields[2] != "kB" {
+	for line := range bytes.Lines(text) {
+		name, bytes, ok := smapsLine(line)
+		if !ok {
 			continue
 		}
-		kb, err := strconv.ParseInt(fields[1], 10, 64)
-		if err != nil {
-			return memoryUse{}, fmt.Errorf("smaps_rollup: %w", err)
-		}
-		switch fields[0] {
-		case "Pss_Anon:", "Pss_File:", "SwapPss:":
-			m.own += kb << 10
+		switch name {
+		case "Pss_Anon:", "SwapPss:":
+			m.own += bytes
 			found = true
 		case "Pss_Shmem:":
-			m.shared += kb << 10
+			m.shared += bytes
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return memoryUse{}, err
 	}
 	if !found {
 		return memoryUse{}, errors.New("smaps_rollup has no Pss_Anon")
@@ -129,53 +130,97 @@ func parseRollup(r io.Reader) (memoryUse, error) {
 	return m, nil
 }
 
-// tmpfsBytes adds up what every tmpfs of a sandbox holds.
-func tmpfsBytes(pid int) (int64, error) {
-	mountinfo, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	if err != nil {
-		return 0, err
+// smapsLine reads a line such as "Pss_Anon:   12 kB".
+func smapsLine(line []byte) (name string, n int64, ok bool) {
+	fields := bytes.Fields(line)
+	if len(fields) != 3 || string(fields[2]) != "kB" {
+		return "", 0, false
 	}
-	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer unix.Close(root)
-	var total int64
-	for _, target := range tmpfsTargets(string(mountinfo)) {
-		fd, err := openInside(root, target)
-		if err != nil {
-			continue // hidden under another mount
-		}
-		var fs unix.Statfs_t
-		err = unix.Fstatfs(fd, &fs)
-		unix.Close(fd)
-		if err == nil && fs.Type == unix.TMPFS_MAGIC {
-			total += int64(fs.Blocks-fs.Bfree) * fs.Bsize
-		}
-	}
-	return total, nil
+	kb, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	return string(fields[0]), kb << 10, err == nil
 }
 
-// tmpfsTargets lists the mount points of whole tmpfs, each file system once. A bind mount of a part of one, such as
-// the run directory, is the host's.
-func tmpfsTargets(mountinfo string) []string {
-	var targets []string
-	seen := make(map[string]bool)
+// A fileID names a file: the device of its file system and its number there.
+type fileID struct{ dev, ino uint64 }
+
+// maxSmaps bounds the lines that are read of one process's maps; with more, all that it shares counts as its own.
+const maxSmaps = 2_000_000
+
+// unnamed gives a process's share of the shared memory that no file shows which is counted already: shared memory
+// without a name, and files that only maps hold.
+func (v *view) unnamed(pid int, counted map[fileID]bool) (int64, error) {
+	fd, err := unix.Openat(v.proc, strconv.Itoa(pid)+"/smaps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	f := os.NewFile(uintptr(fd), "smaps")
+	defer f.Close()
+	var total int64
+	var at fileID
+	lines := bufio.NewScanner(f)
+	for n := 0; lines.Scan(); n++ {
+		if n > maxSmaps {
+			return 0, errors.New("smaps has too many lines")
+		}
+		if id, ok := mapLine(lines.Bytes()); ok {
+			at = id
+		} else if name, bytes, ok := smapsLine(lines.Bytes()); ok && name == "Pss:" && at.dev == v.anon && !counted[at] {
+			total += bytes
+		}
+	}
+	return total, lines.Err()
+}
+
+// mapLine reads the first line of a map, such as "7f00-7f10 rw-s 00000000 00:05 123  /memfd:x (deleted)".
+func mapLine(line []byte) (fileID, bool) {
+	fields := bytes.Fields(line)
+	if len(fields) < 5 || len(fields[1]) != 4 || bytes.IndexByte(fields[0], '-') < 0 {
+		return fileID{}, false
+	}
+	major, minor, found := strings.Cut(string(fields[3]), ":")
+	a, errA := strconv.ParseUint(major, 16, 32)
+	b, errB := strconv.ParseUint(minor, 16, 32)
+	ino, errC := strconv.ParseUint(string(fields[4]), 10, 64)
+	if !found || errA != nil || errB != nil || errC != nil {
+		return fileID{}, false
+	}
+	return fileID{unix.Mkdev(uint32(a), uint32(b)), ino}, true
+}
+
+func (v *view) ownDevice(dev uint64) bool {
+	_, ok := v.own[dev]
+	return ok
+}
+
+// A tmpfsMount is the mount point of a tmpfs; own when the whole of it is mounted there. A bind mount of a part of
+// one, such as the run directory, is the host's.
+type tmpfsMount struct {
+	target string
+	own    bool
+}
+
+// tmpfsMounts lists the mount points of tmpfs in a mountinfo.
+func tmpfsMounts(mountinfo string) []tmpfsMount {
+	var all []tmpfsMount
 	for line := range strings.Lines(mountinfo) {
 		fields := strings.Fields(line)
 		dash := 6
 		for dash < len(fields) && fields[dash] != "-" {
 			dash++
 		}
-		if dash+1 >= len(fields) || fields[dash+1] != "tmpfs" || fields[3] != "/" || seen[fields[2]] {
+		if dash+1 >= len(fields) || fields[dash+1] != "tmpfs" {
 			continue
 		}
 		target := unescapeMount(fields[4])
 		if under := path.Clean(target); under == "/dev" || below(under, "/proc") || below(under, "/sys") {
 			continue // devices and masks, which hold nothing of the sandbox's
 		}
-		seen[fields[2]] = true
-		targets = append(targets, target)
+		all = append(all, tmpfsMount{target, fields[3] == "/"})
 	}
-	return targets
+	return all
+}
+
+// fdPath is where the file behind a descriptor of a sandbox's process is found from here.
+func (v *view) fdPath(pid int, name string) string {
+	return fmt.Sprintf("/proc/self/fd/%d/%d/fd/%s", v.proc, pid, name)
 }

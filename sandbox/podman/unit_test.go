@@ -369,6 +369,9 @@ func TestEnforced(t *testing.T) {
 	if err := m.check(sandbox.Limits{Memory: sandbox.Limit{Value: 1, Asked: true}}); !errors.As(err, &un) || un.Limit != "memory" {
 		t.Errorf("asked for: %v", err)
 	}
+	if err := m.check(sandbox.Limits{Memory: sandbox.Limit{Value: 1, Asked: true, Watched: true}}); err != nil {
+		t.Errorf("asked for and watched: %v", err)
+	}
 	if err := m.check(sandbox.Limits{Memory: sandbox.Limit{Value: 1}, CPU: sandbox.Limit{Asked: true}}); err != nil {
 		t.Errorf("not asked for: %v", err)
 	}
@@ -576,19 +579,19 @@ func TestWayland(t *testing.T) {
 }
 
 func TestParseRollup(t *testing.T) {
-	got, err := parseRollup(strings.NewReader("00400000-7fff ---p 00000000 00:00 0 [rollup]\nRss: 900 kB\nPss: 700 kB\nPss_Anon: 300 kB\nPss_File: 200 kB\nPss_Shmem: 200 kB\nSwapPss: 8 kB\n"))
-	if err != nil || got != (memoryUse{own: 508 << 10, shared: 200 << 10}) {
+	got, err := parseRollup([]byte("00400000-7fff ---p 00000000 00:00 0 [rollup]\nRss: 900 kB\nPss: 700 kB\nPss_Anon: 300 kB\nPss_File: 200 kB\nPss_Shmem: 200 kB\nSwapPss: 8 kB\n"))
+	if err != nil || got != (memoryUse{own: 308 << 10, shared: 200 << 10}) {
 		t.Errorf("%+v %v", got, err)
 	}
 	for _, bad := range []string{"", "Pss: 1 kB\n", "Pss_Anon: x kB\n"} {
-		if got, err := parseRollup(strings.NewReader(bad)); err == nil {
+		if got, err := parseRollup([]byte(bad)); err == nil {
 			t.Errorf("%q: %+v", bad, got)
 		}
 	}
 }
 
-func TestTmpfsTargets(t *testing.T) {
-	got := tmpfsTargets(`1 0 0:50 / /tmp rw,nosuid - tmpfs tmpfs rw,size=1k
+func TestTmpfsMounts(t *testing.T) {
+	got := tmpfsMounts(`1 0 0:50 / /tmp rw,nosuid - tmpfs tmpfs rw,size=1k
 2 0 0:51 / /dev rw - tmpfs tmpfs rw
 3 0 0:52 / /dev/shm rw shared:1 master:2 - tmpfs tmpfs rw
 4 0 0:53 /handler/runs/x /run/handler ro - tmpfs tmpfs rw
@@ -596,7 +599,8 @@ func TestTmpfsTargets(t *testing.T) {
 6 0 0:50 / /again rw - tmpfs tmpfs rw
 7 0 8:1 / / ro - ext4 /dev/sda rw
 `)
-	if d := cmp.Diff([]string{"/tmp", "/dev/shm"}, got); d != "" {
+	want := []tmpfsMount{{"/tmp", true}, {"/dev/shm", true}, {"/run/handler", false}, {"/again", true}}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(tmpfsMount{})); d != "" {
 		t.Error(d)
 	}
 }

@@ -101,8 +101,8 @@ func (s *suite) unenforced(t *testing.T) {
 		switch name {
 		case "memory":
 			sp.Limits.Memory = sandbox.Limit{Value: 512 << 20, Asked: asked}
-		case "CPU":
-			sp.Limits.CPU = sandbox.Limit{Value: 1500, Asked: asked}
+		case "CPU": // a part of a processor, which only a cgroup gives
+			sp.Limits.CPU = sandbox.Limit{Value: 500, Asked: asked}
 		case "process":
 			sp.Limits.Processes = sandbox.Limit{Value: 100, Asked: asked}
 		}

@@ -224,8 +224,10 @@ func (c *acpClient) conds(text string) condList {
 func (c *acpClient) take(text string) {
 	conds := c.conds(text)
 	limit := time.After(c.timeout)
+	from := 0
 	for {
-		line, vars, eof, more := c.find(conds)
+		line, vars, seen, eof, more := c.find(conds, from)
+		from = seen
 		if line != nil {
 			c.taken = line
 			fmt.Fprintln(c.ts.Stdout(), clip(line))
@@ -243,20 +245,20 @@ func (c *acpClient) take(text string) {
 	}
 }
 
-// find takes the first line that meets conds.
-func (c *acpClient) find(conds condList) (line []byte, vars map[string]string, eof bool, more <-chan struct{}) {
+// find takes the first line that meets conds, from the one with this number on. seen is how many there are.
+func (c *acpClient) find(conds condList, from int) (line []byte, vars map[string]string, seen int, eof bool, more <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, l := range c.lines {
-		if l == nil {
+	for i := from; i < len(c.lines); i++ {
+		if c.lines[i] == nil {
 			continue
 		}
-		if vars, err := conds.match(l); err == nil {
-			c.lines[i] = nil
-			return l, vars, false, nil
+		if vars, err := conds.match(c.lines[i]); err == nil {
+			line, c.lines[i] = c.lines[i], nil
+			return line, vars, i, false, nil
 		}
 	}
-	return nil, nil, c.eof, c.more
+	return nil, nil, len(c.lines), c.eof, c.more
 }
 
 func (c *acpClient) never(text string) {

@@ -43,6 +43,7 @@ type command = func(ts *testscript.TestScript, neg bool, args []string)
 //	                          with "!" before it, all of these are seen now
 //	serve NAME [DIR]          an HTTP server on 127.0.0.1 outside every sandbox; sets NAME to host:port (see serve_test.go)
 //	served NAME REGEXP        the server NAME saw a request that fits: "METHOD PATH", then its headers, a line each
+//	served-soon NAME REGEXP   the same, waited for
 //	absent TEXT PATH…         TEXT occurs in none of the files and folders
 //	audit COND…               an audit line of this script meets every condition
 //	poll LIMIT handler ARG…   repeats the command line until it succeeds, at most LIMIT
@@ -51,6 +52,8 @@ type command = func(ts *testscript.TestScript, neg bool, args []string)
 //	picture FILE              FILE is a picture with something on it
 //	processes-gone RUN LIMIT  every process of the run that was seen ends within LIMIT, daemon or none
 //	template FILE NEW         writes FILE to NEW with the script's variables in place of ${NAME}
+//	be-there [FLAG…]          handler approvals watch: somebody is there to be asked, until be-gone
+//	told COND…                waits until they were told an event that meets every condition
 //	listen PATH               a unix socket of the person's own
 //	podman-rmi IMAGE          removes an image behind Handler's back
 //	inspect RUN               what podman knows of the run's container, on stdout
@@ -139,6 +142,7 @@ type script struct {
 	auditFrom int64
 	servers   map[string]*server
 	known     map[string][]process // what was seen of a run, by its id
+	there     *watcher             // who is there to be asked; nil if nobody is
 }
 
 type scriptKey struct{}
@@ -193,6 +197,7 @@ func commands() map[string]command {
 		"nothing-left": cmdNothingLeft,
 		"serve":        cmdServe,
 		"served":       cmdServed,
+		"served-soon":  cmdServedSoon,
 		"absent":       cmdAbsent,
 		"audit":        cmdAudit,
 		"poll":         cmdPoll,
@@ -203,6 +208,9 @@ func commands() map[string]command {
 		"full-disk":    cmdFullDisk,
 		"template":     cmdTemplate,
 		"typed":        cmdTyped,
+		"be-there":     cmdBeThere,
+		"be-gone":      cmdBeGone,
+		"told":         cmdTold,
 		"listen":       cmdListen,
 		"podman-rmi":   cmdPodmanRmi,
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -81,6 +82,23 @@ func slow(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		}
+	}
+}
+
+// cmdServedSoon waits for a request of another's.
+func cmdServedSoon(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 || of(ts).servers[args[0]] == nil {
+		ts.Fatalf("usage: served-soon NAME REGEXP, for a NAME of serve")
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	srv := of(ts).servers[args[0]]
+	if !within(30*time.Second, func() bool {
+		srv.mu.Lock()
+		defer srv.mu.Unlock()
+		return slices.ContainsFunc(srv.saw, re.MatchString)
+	}) {
+		ts.Fatalf("it saw no such request in 30 s")
 	}
 }
 

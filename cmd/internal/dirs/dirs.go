@@ -29,6 +29,9 @@ func (d Dirs) Audit() string { return filepath.Join(d.State, "audit", "audit.jso
 // Log is the path of the log of a daemon that the command line started.
 func (d Dirs) Log() string { return filepath.Join(d.State, "handlerd.log") }
 
+// OldLog is behind the name of the log before the present one.
+const OldLog = ".1"
+
 // ErrRoot is why nothing of Handler runs as root (A.3).
 var ErrRoot = errors.New("as root a sandbox would be weaker than what Handler promises, so Handler runs rootless only")
 

@@ -30,7 +30,16 @@ type Version struct {
 	Started time.Time `json:"started"`
 	Runs    int       `json:"runs"`
 	Busy    int       `json:"busy"` // requests under way besides this one: runs, builds
+	// Goroutines and Descriptors are what the daemon holds now: with no run and nothing under way they are always the
+	// same few.
+	Goroutines  int `json:"goroutines"`
+	Descriptors int `json:"descriptors"`
+	// StartedBy is BySystemd, or "" for a command that needed it.
+	StartedBy string `json:"startedBy,omitempty"`
 }
+
+// BySystemd is who started a daemon whose socket systemd handed over.
+const BySystemd = "systemd"
 
 // A RunRequest asks for a run whose life is the connection's.
 type RunRequest struct {
@@ -46,6 +55,20 @@ type RunRequest struct {
 	// the agent's settings. It counts only where nobody is there.
 	Answers string  `json:"answers,omitempty"`
 	Wayland Wayland `json:"wayland"` // what the asking program's environment says of the display
+	Limits  Limits  `json:"limits"`  // of this run, before its agent's own
+}
+
+// Limits are those of an agent's file, written the same way; an empty field leaves the agent's.
+type Limits struct {
+	Memory    string  `json:"memory,omitempty"`
+	CPUs      float64 `json:"cpus,omitempty"`
+	Processes int64   `json:"processes,omitempty"`
+	Tmp       string  `json:"tmp,omitempty"`
+	Home      string  `json:"home,omitempty"`
+	Shm       string  `json:"shm,omitempty"`
+	State     string  `json:"state,omitempty"`
+	Lifetime  string  `json:"lifetime,omitempty"`
+	Idle      string  `json:"idle,omitempty"`
 }
 
 // A ShellRequest asks for a command of the person's in a live run.
@@ -86,19 +109,41 @@ type Run struct {
 	Turn    string    `json:"turn"` // "idle" or "working"
 	Since   time.Time `json:"since"`
 	Scopes  []Scope   `json:"scopes"`
-	Browser string    `json:"browser"` // "wayland", "headless" or ""
-	Hosts   int       `json:"hosts"`   // how many allow rules there are
+	Browser string    `json:"browser"`        // "wayland", "headless" or ""
+	Hosts   int       `json:"hosts"`          // how many allow rules there are
+	Asks    bool      `json:"asks,omitempty"` // a person is asked about hosts that no rule names
 	// Providers are the addresses that the run reaches through the proxy with a key of the person's (D.9).
 	Providers []string `json:"providers"`
 	Notices   []string `json:"notices"` // what the person should know of this run
 
-	ToolCalls   int   `json:"toolCalls"`
-	Allowed     int64 `json:"allowed"` // connections the proxy let out
-	Refused     int64 `json:"refused"` // by the proxy and by the rules on messages
+	ToolCalls int   `json:"toolCalls"`
+	Allowed   int64 `json:"allowed"` // connections the proxy let out
+	Refused   int64 `json:"refused"` // by the proxy and by the rules on messages
+	Failed    int64 `json:"failed"`  // connections that were let out and came to nothing
+	// Traffic is where the bytes went, the hosts with the most first; a provider is "upstream NAME".
+	Traffic []HostTraffic `json:"traffic"`
+
 	MemoryBytes int64 `json:"memoryBytes"`
 	MemoryLimit Limit `json:"memoryLimit"`
 	Processes   int   `json:"processes"`
 	ProcLimit   Limit `json:"processLimit"`
+	CPUMillis   int64 `json:"cpuMillis"` // processor time of the processes that live
+	CPULimit    Limit `json:"cpuLimit"`  // thousandths of a processor
+	StateBytes  int64 `json:"stateBytes"`
+	StateLimit  Limit `json:"stateLimit"`
+
+	Lifetime     int64  `json:"lifetimeMillis"`               // 0 for none
+	LifetimeLeft *int64 `json:"lifetimeLeftMillis,omitempty"` // nil for no bound
+	Idle         int64  `json:"idleMillis"`                   // since the last message; 0 in a turn
+	IdleLimit    int64  `json:"idleLimitMillis"`              // 0 for none
+}
+
+// HostTraffic is what went to and came from one host since the run's start.
+type HostTraffic struct {
+	Host     string `json:"host"`
+	Requests int64  `json:"requests"` // tunnels, or requests in clear
+	Sent     int64  `json:"sent"`     // bytes from the sandbox
+	Received int64  `json:"received"` // bytes to the sandbox
 }
 
 // A Scope is a host folder the run sees.
@@ -109,8 +154,9 @@ type Scope struct {
 
 // A Limit is a bound and who keeps it.
 type Limit struct {
-	Value    int64 `json:"value"`
-	Enforced bool  `json:"enforced"` // by the kernel
+	Value    int64  `json:"value"`        // 0 for none
+	Enforced bool   `json:"enforced"`     // by the kernel as its cgroup
+	By       string `json:"by,omitempty"` // "kernel", "kernel (affinity)" or "handlerd"
 }
 
 // A LogLine is one line of a run's log.

@@ -3,6 +3,7 @@
 //
 //	probe net OP:TARGET…     tcp:HOST:PORT, udp:HOST:PORT, dns:NAME, rawdns:SERVER, icmp:HOST, unix:PATH, abstract:NAME
 //	probe get URL…           GET through the proxy, whatever NO_PROXY says, redirects followed through it
+//	probe hold URL…          GET through the proxy, read until it ends or is cut
 //	probe proxy "RAW"…       sends a Go string to the proxy as it is and prints how the answer begins
 //	probe find TEXT DIR…     looks for TEXT (less its plus signs) in every environment, argv and memory it may read, and in files below DIR
 //	probe status             what the kernel says of this process and of process 1
@@ -29,9 +30,9 @@ func main() {
 	}
 	args := os.Args[2:]
 	commands := map[string]func([]string){
-		"net": tryNet, "get": get, "proxy": proxy, "find": find, "status": status, "processes": processes, "write": write,
+		"net": tryNet, "get": get, "hold": hold, "proxy": proxy, "find": find, "status": status, "processes": processes, "write": write,
 		"syscalls": syscalls, "flood": flood, "kill-all": killAll, "stubborn": stubborn, "loop": loop, "agent": agentMain,
-		"chroot-out": insideChroot, "globals": globals,
+		"chroot-out": insideChroot, "globals": globals, "affinity": affinity, "eat": eat,
 	}
 	f := commands[os.Args[1]]
 	if f == nil {

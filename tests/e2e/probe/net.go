@@ -111,6 +111,21 @@ func get(urls []string) {
 	}
 }
 
+// hold reads each answer for as long as it goes on.
+func hold(urls []string) {
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: proxyAddr}), DisableKeepAlives: true}}
+	for _, u := range urls {
+		res, err := client.Get(u)
+		if err != nil {
+			fmt.Printf("hold %s: failed: %v\n", u, err)
+			continue
+		}
+		n, err := io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		fmt.Printf("hold %s: %s; %d bytes, then %v\n", u, res.Status, n, err)
+	}
+}
+
 func proxy(raws []string) {
 	for _, raw := range raws {
 		text, err := strconv.Unquote(raw)

@@ -20,7 +20,10 @@
 //	{"event":"question","tool","name","detail","answer","by"} answer: allow_once, allow_always, reject_once,
 //	                                                          reject_always, accept, decline, cancelled;
 //	                                                          by: person, --yes, --read-only, --unattended, nobody,
-//	                                                          or the agent's rule: "agent web: answers[0]"
+//	                                                          or the agent's rule: "agent web: answers[0]";
+//	                                                          name "network" is Handler's own question about the
+//	                                                          destination in detail: answer also allow_run,
+//	                                                          reject_run; by also elsewhere
 //	{"event":"notice","severity","text"}                      what the agent or we remark; severity: info, warning, error
 //	{"event":"done","status","stop_reason","seconds","tool_calls","refused","images","error":{"message","code","rule","reason","hint"}}
 //

@@ -31,6 +31,20 @@ type elicitationParams struct {
 	Mode    string          `json:"mode"`
 	Schema  json.RawMessage `json:"requestedSchema"`
 	URL     string          `json:"url"`
+	// Meta holds the tool call that it is about, where the agent names one: Handler puts it in (P5).
+	Meta struct {
+		ToolCall *jsonrpc.PermissionToolCall `json:"handler/toolCall"`
+	} `json:"_meta"`
+}
+
+// about names the tool call that an elicitation is about; "" for none.
+func (p elicitationParams) about() string {
+	if p.Meta.ToolCall == nil {
+		return ""
+	}
+	t := &tool{}
+	t.merge(p.Meta.ToolCall.ToolCall)
+	return " (about " + Fit(joinDetail(Line(t.label()), t.detail()), 60) + ")"
 }
 
 type elicitationResult struct {
@@ -78,7 +92,7 @@ func (r *run) askURL(ctx context.Context, p elicitationParams) elicitationResult
 	}
 	res := elicitationResult{Action: elicitCancel} // what stays if the dialogue comes to no end
 	_ = r.dialogue(ctx, func(ctx context.Context) error {
-		question := fmt.Sprintf("? %s asks: %s\n  it wants you to open  %s\n  the site is  %s   [d]one  [n]o ", r.opts.Agent, Line(p.Message), p.URL, u.Host)
+		question := fmt.Sprintf("? %s asks: %s\n  it wants you to open  %s\n  the site is  %s   [d]one  [n]o ", r.opts.Agent, Line(p.Message)+p.about(), p.URL, u.Host)
 		for {
 			line, err := r.term.ask(ctx, question)
 			if err != nil {
@@ -173,7 +187,7 @@ func (r *run) askForm(ctx context.Context, p elicitationParams) elicitationResul
 	}
 	res := elicitationResult{Action: elicitCancel} // what stays if the dialogue comes to no end
 	_ = r.dialogue(ctx, func(ctx context.Context) error {
-		line, err := r.term.ask(ctx, fmt.Sprintf("? %s asks: %s   [y] answer  [n]o ", r.opts.Agent, Line(p.Message)))
+		line, err := r.term.ask(ctx, fmt.Sprintf("? %s asks: %s   [y] answer  [n]o ", r.opts.Agent, Line(p.Message)+p.about()))
 		if err != nil {
 			return err
 		}

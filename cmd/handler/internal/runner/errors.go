@@ -34,6 +34,9 @@ func (r *run) explain(ctx context.Context, what string, err error, auth []jsonrp
 			}
 			return fmt.Errorf("%s wants a login first: %s%s", r.opts.Agent, Fit(Line(e.Message), maxMessage), hint)
 		}
+		if text := endedText(e); text != "" {
+			return errors.New(text)
+		}
 		return fmt.Errorf("%s answered %s with an error: %w", r.opts.Agent, what, &agentError{e})
 	}
 	if errors.Is(err, jsonrpc.ErrClosed) {
@@ -86,6 +89,23 @@ func verdictOf(e *jsonrpc.Error) (policy.Verdict, bool) {
 		Action: policy.Refuse, Rule: Fit(Line(data.Rule), 20),
 		Reason: Fit(Line(data.Reason), maxMessage), Hint: Fit(Line(data.Hint), maxMessage),
 	}, true
+}
+
+// endedText is what handlerd says of a run that it ended at a limit; "" for any other error. An agent could write one,
+// too: its words are made safe, and it gains nothing.
+func endedText(e *jsonrpc.Error) string {
+	var data struct {
+		Ended string `json:"ended"`
+		Hint  string `json:"hint"`
+	}
+	if json.Unmarshal(e.Data, &data) != nil || data.Ended == "" {
+		return ""
+	}
+	text := Fit(Line(e.Message), maxMessage)
+	if data.Hint != "" {
+		text += "\n  " + Fit(Line(data.Hint), maxMessage)
+	}
+	return text
 }
 
 // describe gives an error as JSON shows it.

@@ -1,11 +1,13 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
 	"time"
 
+	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/policy"
 )
 
@@ -48,6 +50,12 @@ type Options struct {
 
 	// LoginHint says what to type when the agent wants a login first; "" for nothing.
 	LoginHint string
+
+	// Watch calls each for what Handler itself asks about the run, until ctx is done: with a Terminal, and not
+	// Unattended, it is asked there. Answer answers. Both nil if there is nothing to watch. Yes and ReadOnly answer the
+	// agent's questions and never these.
+	Watch  func(ctx context.Context, each func(types.ApprovalEvent) error) error
+	Answer func(ctx context.Context, id string, a types.ApprovalAnswer) (types.ApprovalDone, error)
 
 	// Interrupt gives the person's Ctrl-C. The first cancels the turn, the second ends Run; nil if there is none.
 	Interrupt <-chan os.Signal

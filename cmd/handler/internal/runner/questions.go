@@ -96,7 +96,7 @@ func (r *run) answeredFor(req *jsonrpc.Request) {
 }
 
 func (r *run) answered(e event) {
-	if e.Answer == jsonrpc.RejectOnce || e.Answer == jsonrpc.RejectAlways {
+	if e.Answer == jsonrpc.RejectOnce || e.Answer == jsonrpc.RejectAlways || e.Answer == rejectRun {
 		r.mu.Lock()
 		r.refused++
 		r.mu.Unlock()
@@ -243,6 +243,9 @@ func (r *run) permissionText(t *tool) string {
 	text := head + short
 	if short != what || len(t.arguments()) > 1 || strings.Contains(strings.TrimSpace(detail), "\n") {
 		text += "\n" + whole(t)
+	}
+	if strings.HasPrefix(t.Title, "[handler: ") { // what Handler says of the question (P5)
+		text = "! " + Line(t.Title) + "\n" + text
 	}
 	return text
 }

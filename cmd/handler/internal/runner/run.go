@@ -25,6 +25,8 @@ type run struct {
 	over    context.Context    // ends when questions are to be withdrawn: a cancelled turn
 	endTurn context.CancelFunc // of over
 
+	approving sync.WaitGroup // the questions of Handler's own
+
 	mu      sync.Mutex
 	session string
 	tools   map[string]*tool
@@ -67,6 +69,7 @@ func Run(ctx context.Context, conn io.ReadWriteCloser, opts Options) (Outcome, e
 		defer close(stopped)
 		r.watchInterrupts(ctx, abort, prompting)
 	}()
+	r.watchApprovals(ctx)
 	stop, err := r.talk(ctx, images, prompting)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
@@ -74,6 +77,7 @@ func Run(ctx context.Context, conn io.ReadWriteCloser, opts Options) (Outcome, e
 	r.endTurn()
 	abort(nil)
 	<-stopped
+	r.approving.Wait()
 	_ = r.peer.Close() // the agent may have gone first
 	return r.finish(stop, err)
 }

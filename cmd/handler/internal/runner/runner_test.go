@@ -382,6 +382,19 @@ func TestAnsweredByHandler(t *testing.T) {
 	}
 }
 
+// What Handler says of a question stands above it, and a form says which tool call it is about.
+func TestHandlersOwnWords(t *testing.T) {
+	_, screen, err := play(t, Options{Terminal: true}, &scripted{}, func(a *scripted) (string, error) {
+		a.ask(`{"name":"sh","title":"[handler: announced as \"ls\"] rm -rf ~","kind":"other"}`, allOptions)
+		var res elicitationResult
+		params := `{"message":"Sure?","mode":"form","requestedSchema":{"properties":{}},"_meta":{"handler/toolCall":{"toolCallId":"t","title":"deploy","kind":"execute"}}}`
+		return jsonrpc.StopEndTurn, a.peer.Call(t.Context(), jsonrpc.MethodElicitation, json.RawMessage(params), &res)
+	}, "n", "n")
+	if err != nil || !strings.Contains(screen, `! [handler: announced as "ls"] rm -rf ~`) || !strings.Contains(screen, "asks: Sure? (about deploy") {
+		t.Errorf("%v; on the screen:\n%s", err, screen)
+	}
+}
+
 // A person must see the whole of what they allow.
 func TestQuestionsAreWhole(t *testing.T) {
 	_, screen, _ := play(t, Options{Terminal: true}, &scripted{}, func(a *scripted) (string, error) {

@@ -206,7 +206,7 @@ func (p *textPrinter) question(e event) {
 	}
 	answer := p.style(styleGood, "allowed")
 	switch e.Answer {
-	case jsonrpc.RejectOnce, jsonrpc.RejectAlways, "decline":
+	case jsonrpc.RejectOnce, jsonrpc.RejectAlways, rejectRun, "decline":
 		answer = p.style(styleBad, "refused")
 	case "cancelled":
 		answer = "withdrawn"

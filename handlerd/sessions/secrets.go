@@ -1,0 +1,103 @@
+package sessions
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/audit"
+	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/handlerd/secrets"
+	"github.com/handlerd/handler/render"
+	"github.com/handlerd/handler/sandbox"
+)
+
+// Secrets reads the values of secrets (handlerd/secrets). It keeps none.
+type Secrets interface {
+	// Read reads the whole of a secret, for a file.
+	Read(context.Context, render.Source) (secrets.Value, error)
+	// Key reads a secret that is one line.
+	Key(context.Context, render.Source) (secrets.Value, error)
+}
+
+// readSecrets reads the bindings' secrets into files on the sandbox's tmpfs.
+func (r *Run) readSecrets(ctx context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
+	files := slices.Clone(spec.Files)
+	for _, s := range r.plan.Secrets {
+		value, err := r.m.opts.Secrets.Read(ctx, s.Source)
+		if err := r.usedSecret(s.Name, s.Source, "a file in the sandbox", err); err != nil {
+			return fault.Wrap(fault.Failed, err, secretHint(r.plan.Agent), "the secret %s", s.Name)
+		}
+		files = append(files, sandbox.File{Path: s.Path, Mode: s.Mode, Content: []byte(value.Reveal())})
+	}
+	spec.Files = files
+	return nil
+}
+
+// tryKey reads the key of an upstream to see that it can be, and writes down that the run uses it.
+func (r *Run) tryKey(ctx context.Context, u render.Upstream) error {
+	_, err := r.m.opts.Secrets.Key(ctx, u.Secret)
+	if err := r.usedSecret(u.Name, u.Secret, "the key of an upstream", err); err != nil {
+		return fault.Wrap(fault.Failed, err, secretHint(r.plan.Agent), "the key of %s", u.Name)
+	}
+	return nil
+}
+
+func secretHint(agent string) string { return "handler secret check " + agent }
+
+// usedSecret writes down that a secret was read, or could not be: its name, the kind of its source and what for, once a
+// run. It gives the error of the reading, or that of the writing: a secret whose use is not written down is not given.
+func (r *Run) usedSecret(name string, source render.Source, use string, err error) error {
+	rec := audit.Record{Kind: audit.KindSecret, Subject: name, Reason: fmt.Sprintf("read from %s for %s", source.Kind(), use)}
+	if err != nil {
+		rec.Verdict, rec.Reason = audit.Refused, fmt.Sprintf("could not be read from %s for %s", source.Kind(), use)
+	}
+	if failed := r.record(rec); failed != nil && err == nil {
+		return failed
+	}
+	return err
+}
+
+// A key is read at each request of the agent's to its upstream, and held by nobody in between. Requests that come while
+// it is read share that reading, so that an agent starts no more than one program at a time.
+type key struct {
+	run    *Run
+	source render.Source
+
+	mu      sync.Mutex
+	reading *reading // protected by mu; nil while nobody reads
+}
+
+// A reading is one of a key's, under way.
+type reading struct {
+	done  chan struct{}
+	value secrets.Value // set before done is closed
+	err   error
+}
+
+func newKey(r *Run, source render.Source) *key { return &key{run: r, source: source} }
+
+// read gives the key as it is now. The run's end ends it.
+func (k *key) read() (string, error) {
+	k.mu.Lock()
+	now := k.reading
+	if now == nil {
+		now = &reading{done: make(chan struct{})}
+		k.reading = now
+		k.mu.Unlock()
+		now.value, now.err = k.run.m.opts.Secrets.Key(k.run.ctx, k.source)
+		k.mu.Lock()
+		k.reading = nil
+		k.mu.Unlock()
+		close(now.done)
+	} else {
+		k.mu.Unlock()
+		<-now.done
+	}
+	if now.err != nil {
+		return "", now.err
+	}
+	return now.value.Reveal(), nil
+}
