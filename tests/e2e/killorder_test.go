@@ -256,3 +256,44 @@ func TestTwoDaemons(t *testing.T) {
 		t.Errorf("of run %s this is left:\n  %s", run, strings.Join(s.left(run), "\n  "))
 	}
 }
+
+// TestLogout empties the runtime folder under a daemon with a live run, as systemd does at a logout without lingering.
+// VERIFIES: the next command works within seconds, and nothing is left of the run.
+func TestLogout(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the real thing; run: make test")
+	}
+	if err := the.clean(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(the.config, "agents/bare.toml"), []byte("harness = \"demo\"\nbindings = {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &script{suite: the, known: map[string][]process{}}
+	editor := exec.Command(filepath.Join(the.bin, "handler"), "run", "bare", "--yes", "wait 300 s")
+	editor.Env, editor.Dir = the.env(), t.TempDir()
+	if err := editor.Start(); err != nil {
+		t.Fatal(err)
+	}
+	run := ""
+	if !within(30*time.Second, func() bool {
+		runs, err := the.runs()
+		if err == nil && len(runs) == 1 && runs[0].Turn == "working" {
+			run = runs[0].ID
+		}
+		return run != ""
+	}) {
+		t.Fatal("the run did not begin")
+	}
+	s.remember(run)
+	if err := os.RemoveAll(filepath.Join(the.runtime, "handler")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := runAgain(t.TempDir()); err != nil || !strings.Contains(out, "again") {
+		t.Errorf("after a logout: %v %s", err, out)
+	}
+	_ = editor.Wait()
+	if !within(stopBound, func() bool { return len(s.left(run)) == 0 }) {
+		t.Errorf("of run %s this is left:\n  %s", run, strings.Join(s.left(run), "\n  "))
+	}
+}
