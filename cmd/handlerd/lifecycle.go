@@ -67,7 +67,11 @@ func (r *readiness) say(text string) {
 
 func (r *readiness) ok() { r.say("ready\n") }
 
-func (r *readiness) failed(err error) { r.say(fault.Of(err).Text) }
+// failed says what went wrong and, behind a NUL, what to do.
+func (r *readiness) failed(err error) {
+	f := fault.Of(err)
+	r.say(f.Text + "\x00" + f.Hint)
+}
 
 // endTimeout bounds the orderly end of everything.
 const endTimeout = 45 * time.Second
