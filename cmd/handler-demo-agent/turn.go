@@ -28,6 +28,7 @@ var errCancelled = errors.New("the question was cancelled")
 // run works on a prompt and gives the stop reason.
 func (t *turn) run(prompt []jsonrpc.ContentBlock) string {
 	text := t.receive(prompt)
+	t.s.keep() // who is killed in mid-turn has lost nothing of what came before
 	steps, err := parseSteps(text)
 	if err != nil {
 		t.say(err.Error() + "\n")
@@ -44,6 +45,9 @@ func (t *turn) run(prompt []jsonrpc.ContentBlock) string {
 		case t.ctx.Err() != nil, errors.Is(err, errCancelled):
 			return jsonrpc.StopCancelled
 		case err == nil:
+			if i+1 < len(steps) {
+				t.s.keep()
+			}
 			continue
 		case errors.Is(err, errRefused):
 			t.say(fmt.Sprintf("I did not %s, since %v.%s\n", st, err, notDone(len(steps)-i-1)))

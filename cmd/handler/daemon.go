@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -96,7 +98,8 @@ func startDaemon(ctx context.Context, d dirs.Dirs) error {
 		said = fmt.Appendf(nil, "handlerd ended at once; see %s", d.Log())
 	}
 	_ = cmd.Wait()
-	return fault.New(fault.Failed, "handler doctor", "%s", string(said))
+	text, hint, _ := strings.Cut(string(said), "\x00")
+	return fault.New(fault.Failed, cmp.Or(hint, "handler doctor"), "%s", text)
 }
 
 // daemonPath finds handlerd beside this program.

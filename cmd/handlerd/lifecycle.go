@@ -1,15 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,97 +17,6 @@ import (
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/fault"
 )
-
-// errLocked says that another daemon of this user lives in the same runtime folder: it is the one that was wanted.
-var errLocked = errors.New("another handlerd runs")
-
-// locks are what keeps two daemons from using one folder. The kernel drops them with the process, however it ends, so
-// a file that a killed one left means nothing.
-type locks []*os.File
-
-func (l locks) close() {
-	for _, f := range slices.Backward(l) {
-		f.Close()
-	}
-}
-
-// takeLocks takes the lock of each of Handler's folders: of the runtime folder first, where errLocked tells of a daemon
-// that answers there, and of those that a daemon with another runtime folder would share with us.
-func takeLocks(d dirs.Dirs) (held locks, err error) {
-	defer func() {
-		if err != nil {
-			held.close()
-		}
-	}()
-	for _, dir := range []string{d.Run, d.Data, d.State} {
-		f, err := takeLock(dir, d.XDGRun)
-		if err != nil {
-			return held, err
-		}
-		held = append(held, f)
-	}
-	return held, nil
-}
-
-// takeLock makes a folder and takes its lock, in which it writes who holds it.
-func takeLock(dir, xdgRun string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fault.Wrap(fault.Failed, err, "handler doctor", "handlerd's folder")
-	}
-	f, err := os.OpenFile(filepath.Join(dir, "handlerd.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fault.Wrap(fault.Failed, err, "handler doctor", "handlerd's lock")
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer f.Close()
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fault.Wrap(fault.Failed, err, "handler doctor", "handlerd's lock")
-		}
-		other, _ := io.ReadAll(io.LimitReader(f, 4<<10)) // it may not have written it yet
-		if dir == filepath.Join(xdgRun, "handler") {
-			return nil, errLocked
-		}
-		return nil, fault.New(fault.Failed, "end it: XDG_RUNTIME_DIR="+cmp.Or(strings.TrimSpace(string(other)), "…")+" handler daemon stop",
-			"another handlerd, with another runtime folder, uses %s", dir)
-	}
-	if err := f.Truncate(0); err != nil {
-		return f, nil // only an error's text would be the poorer
-	}
-	_, _ = f.WriteAt([]byte(xdgRun+"\n"), 0)
-	return f, nil
-}
-
-// lockWait is how long a daemon waits for another one that holds the lock to listen or to end.
-const (
-	lockWait  = 25 * time.Second
-	lockPause = 50 * time.Millisecond
-)
-
-// waitLocks takes the locks; or gives errLocked when another daemon has the runtime folder's and listens. One that has
-// it and does not is about to listen or to end, so that whoever wants a daemon would find none yet.
-func waitLocks(ctx context.Context, d dirs.Dirs) (locks, error) {
-	end := time.NewTimer(lockWait)
-	defer end.Stop()
-	pause := time.NewTicker(lockPause)
-	defer pause.Stop()
-	for {
-		held, err := takeLocks(d)
-		if !errors.Is(err, errLocked) {
-			return held, err
-		}
-		if conn, err := net.DialTimeout("unix", d.Socket(), time.Second); err == nil {
-			conn.Close()
-			return nil, errLocked
-		}
-		select {
-		case <-pause.C:
-		case <-end.C:
-			return nil, fault.New(fault.Failed, "handler daemon logs", "another handlerd neither listens nor ends")
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
 
 // listen gives the socket that systemd hands over (K.4), or makes it, 0600 in a folder 0700. Whoever holds the lock
 // may remove a socket that a killed predecessor left.
@@ -163,7 +67,11 @@ func (r *readiness) say(text string) {
 
 func (r *readiness) ok() { r.say("ready\n") }
 
-func (r *readiness) failed(err error) { r.say(fault.Of(err).Text) }
+// failed says what went wrong and, behind a NUL, what to do.
+func (r *readiness) failed(err error) {
+	f := fault.Of(err)
+	r.say(f.Text + "\x00" + f.Hint)
+}
 
 // endTimeout bounds the orderly end of everything.
 const endTimeout = 45 * time.Second
@@ -190,6 +98,7 @@ func (w *wired) serve(ctx context.Context, l net.Listener, startedBy string, idl
 		}
 	})
 	wg.Go(func() { watchdog(ctx) })
+	wg.Go(func() { w.watchSocket(ctx, l, cancel) })
 	ready.ok()
 	_, _ = sd.SdNotify(false, sd.SdNotifyReady)
 

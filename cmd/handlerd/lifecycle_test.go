@@ -14,20 +14,20 @@ import (
 
 // Whoever finds the lock taken waits until its holder listens, or takes its place when that ends; a holder that does
 // neither is waited for no longer than the context.
-func TestWaitLocks(t *testing.T) {
+func TestTakeLocks(t *testing.T) {
 	dir, err := os.MkdirTemp("", "l")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
 	d := dirs.Dirs{Run: filepath.Join(dir, "handler"), Data: filepath.Join(dir, "data"), State: filepath.Join(dir, "state"), XDGRun: dir}
-	first, err := waitLocks(t.Context(), d)
+	first, err := takeLocks(t.Context(), d, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	soon, cancel := context.WithTimeout(t.Context(), 2*lockPause)
 	defer cancel()
-	if _, err := waitLocks(soon, d); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := takeLocks(soon, d, false); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a silent holder: %v", err)
 	}
 	type answer struct {
@@ -36,7 +36,7 @@ func TestWaitLocks(t *testing.T) {
 	}
 	wait := func() <-chan answer {
 		ch := make(chan answer, 1)
-		go func() { held, err := waitLocks(t.Context(), d); ch <- answer{held, err} }()
+		go func() { held, err := takeLocks(t.Context(), d, false); ch <- answer{held, err} }()
 		return ch
 	}
 	second := wait()

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -71,7 +72,7 @@ func run(ctx context.Context, o options, log *slog.Logger, ready *readiness) err
 	if err != nil {
 		return fault.Wrap(fault.Usage, err, "", "handlerd")
 	}
-	held, err := waitLocks(ctx, d)
+	held, err := takeLocks(ctx, d, os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()))
 	if errors.Is(err, errLocked) {
 		ready.ok() // somebody else's daemon is the one that was wanted
 		return nil

@@ -85,6 +85,8 @@ type Manager struct {
 	sweepMu sync.Mutex
 	swept   bool // protected by sweepMu
 
+	owed map[string]bool // sandboxes that could not be removed; protected by mu
+
 	saveMu sync.Mutex // one rule at a time is saved
 
 	infoMu sync.Mutex
@@ -106,6 +108,7 @@ func New(opts Options) *Manager {
 func (m *Manager) Sweep(ctx context.Context) error {
 	m.sweepMu.Lock()
 	defer m.sweepMu.Unlock()
+	m.pay(ctx)
 	if m.swept {
 		return nil
 	}

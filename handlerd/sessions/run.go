@@ -187,7 +187,9 @@ func (r *Run) end(cause error) {
 		}
 		if r.sandbox != "" {
 			r.warn("the sandbox was not stopped", r.m.opts.Driver.Stop(ctx, r.sandbox, StopGrace))
-			r.warn("the sandbox was not removed", r.m.opts.Driver.Remove(ctx, r.sandbox))
+			err := r.m.opts.Driver.Remove(ctx, r.sandbox)
+			r.warn("the sandbox was not removed", err)
+			r.m.owe(r.sandbox, err)
 		}
 		if r.egress != nil {
 			r.warn("the proxy was not closed", r.egress.Close())

@@ -144,6 +144,12 @@ func (d *Driver) unmake(ctx context.Context, in input) error {
 	return d.Remove(ctx, c.ID)
 }
 
+// canMakeAgain says that a sandbox could not be made for a reason that is podman's own and passes.
+func canMakeAgain(err error) bool {
+	var started startedError
+	return !errors.As(err, &started) && (isMountTrouble(err) || isUnreachable(err))
+}
+
 // isMountTrouble says that a container could not be set up because podman, which counts the uses of an image that is
 // mounted into several, unmounted it once too often: it counts down both when a container ends and when it is removed.
 // A start that comes between the mount and its use finds nothing there; the next one mounts it again.

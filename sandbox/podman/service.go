@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -88,6 +89,7 @@ func (s *service) ensure(ctx context.Context, m *machine) (started bool, err err
 	if err := os.Remove(s.l.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return false, folderError(s.l.socket(), err)
 	}
+	s.removeTemporary()
 	s.child, err = startChild(podman, []string{"--log-level=warn", "system", "service", "--time=0", "unix://" + s.l.socket()},
 		environ(s.opts, s.l, m.systemd), s.log)
 	if err != nil {
@@ -151,6 +153,19 @@ func (s *service) ready(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("it took no connection: %w", ctx.Err())
 		case <-tick.C:
+		}
+	}
+}
+
+// removeTemporary removes the files that a service which was killed was writing. None runs now.
+func (s *service) removeTemporary() {
+	found, err := filepath.Glob(filepath.Join(s.l.storage(), "overlay-*", ".tmp-*.json*"))
+	if err != nil {
+		return
+	}
+	for _, path := range found {
+		if err := os.Remove(path); err != nil {
+			s.log.Warn("a file that podman's service was writing was not removed", "error", err)
 		}
 	}
 }

@@ -96,7 +96,7 @@ const makeTries = 5
 // make creates a container and lets its command run. What it made when it fails is removed.
 func (d *Driver) make(ctx, api context.Context, in input, held *heldSources) (id string, err error) {
 	for try := range makeTries {
-		if id, err = d.makeOnce(ctx, api, in, held); err == nil || !isMountTrouble(err) && !isUnreachable(err) {
+		if id, err = d.makeOnce(ctx, api, in, held); err == nil || !canMakeAgain(err) {
 			return id, err
 		}
 		d.log.Info("podman's mounts were in each other's way, or its service ended, and a sandbox is made again", "sandbox", in.spec.Name, "error", err)
@@ -293,8 +293,18 @@ func (d *Driver) begin(ctx context.Context, id string, in input, held *heldSourc
 	if err := d.giveCPUs(c.State.Pid, in, v); err != nil {
 		return err
 	}
-	return d.failed(containers.Start(ctx, id, nil))
+	// Starting what runs is no error, so this can be asked again. A container must not be made anew after it: its guest
+	// may have been here, and the run directory takes one.
+	if err := d.reach(ctx, func(api context.Context) error { return containers.Start(api, id, nil) }); err != nil {
+		return startedError{err}
+	}
+	return nil
 }
+
+// A startedError is a failure after which the command may have begun.
+type startedError struct{ error }
+
+func (e startedError) Unwrap() error { return e.error }
 
 // handOver waits until the guest has written the files, or has ended.
 func (d *Driver) handOver(ctx, api context.Context, id string, files *rundir.FileServer) error {

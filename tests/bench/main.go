@@ -73,6 +73,7 @@ func groups() []group {
 		{"egress", measureEgress},
 		{"start", measureStart},
 		{"memory", measureMemory},
+		{"life", measureLife},
 		{"demo", measureDemo},
 	}
 }

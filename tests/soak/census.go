@@ -30,11 +30,12 @@ type census struct {
 	sockets                 []string
 	mounts                  []string
 	folders                 []string
+	layers                  int // of the storage, which a killed service may leave one of
 }
 
 func (c census) String() string {
-	return fmt.Sprintf("%d goroutines, %d descriptors, %.1f MB, %d processes, %d containers, %d sockets, %d mounts, %d files and folders",
-		c.goroutines, c.descriptors, float64(c.memory)/1e6, len(c.processes), len(c.containers), len(c.sockets), len(c.mounts), len(c.folders))
+	return fmt.Sprintf("%d goroutines, %d descriptors, %.1f MB, %d processes, %d containers, %d sockets, %d mounts, %d files and folders, %d layers",
+		c.goroutines, c.descriptors, float64(c.memory)/1e6, len(c.processes), len(c.containers), len(c.sockets), len(c.mounts), len(c.folders), c.layers)
 }
 
 // more says what there is of c and was not of before.
@@ -114,6 +115,11 @@ func (d *daemon) census(ctx context.Context) (census, error) {
 	if c.sockets, err = d.sockets(); err != nil {
 		return c, err
 	}
+	layers, err := filepath.Glob(filepath.Join(d.data, "podman/storage/overlay/*"))
+	if err != nil {
+		return c, err
+	}
+	c.layers = len(layers)
 	c.folders, err = d.folders()
 	return c, err
 }
@@ -237,7 +243,7 @@ func (d *daemon) folders() ([]string, error) {
 		filepath.Join(d.runtime, "*"), filepath.Join(d.runtime, "runs/*"), filepath.Join(d.runtime, "podman/[fl]/*"),
 		filepath.Join(d.runtime, "podman/x/runc/*"), filepath.Join(d.runtime, "podman/x/crun/*"),
 		filepath.Join(d.runtime, "podman/x/libpod/tmp/[eps]*/*"), filepath.Join(d.data, "podman/storage/overlay-containers/*"),
-		filepath.Join(d.data, "podman/storage/overlay/*"), filepath.Join(d.data, "podman/storage/volumes/*"), filepath.Join(d.data, "podman/tmp/*"),
+		filepath.Join(d.data, "podman/storage/volumes/*"), filepath.Join(d.data, "podman/tmp/*"),
 		filepath.Join(os.TempDir(), "*handler*"),
 	} {
 		paths, err := filepath.Glob(pattern)

@@ -143,7 +143,11 @@ func (s *soak) report(took time.Duration) {
 
 // verdict says what is wrong at the end.
 func (s *soak) verdict(before, after census) error {
-	if more := after.more(before); len(more) > 0 {
+	more := after.more(before)
+	if n := after.layers - before.layers; n > s.count["podman's service"] {
+		more = append(more, fmt.Sprintf("%d layers", n))
+	}
+	if len(more) > 0 {
 		return fmt.Errorf("after everything has ended there is more than before:\n  %s", strings.Join(more[:min(len(more), 30)], "\n  "))
 	}
 	return nil

@@ -104,7 +104,9 @@ func (s *soak) work(ctx context.Context, worker int, until time.Time) error {
 		l, err := s.begin(ctx, scope)
 		if err != nil {
 			if since := time.Since(time.Unix(0, s.serviceKilled.Load())); since < 10*time.Second {
-				s.refused.Add(1)
+				if s.refused.Add(1) <= 5 {
+					say("refused: %v", err)
+				}
 				continue
 			}
 			return fmt.Errorf("start %d: %w", n, err)

@@ -14,6 +14,7 @@
 //	probe globals SOCKET     what the Wayland compositor on SOCKET offers, a line each
 //	probe kill-all           SIGKILL to every process it can reach
 //	probe stubborn           leaves a process behind that ignores every signal it can, in a session of its own
+//	probe burrow             leaves behind whoever is hard to find or end (burrow.go), and says how many
 //	probe loop               forks without end, at most 200 at a time, until killed
 //	probe agent MODE ARG…    an ACP agent that misbehaves (agent.go)
 package main
@@ -32,7 +33,7 @@ func main() {
 	commands := map[string]func([]string){
 		"net": tryNet, "get": get, "hold": hold, "proxy": proxy, "find": find, "status": status, "processes": processes, "write": write,
 		"syscalls": syscalls, "flood": flood, "kill-all": killAll, "stubborn": stubborn, "loop": loop, "agent": agentMain,
-		"chroot-out": insideChroot, "globals": globals, "affinity": affinity, "eat": eat,
+		"chroot-out": insideChroot, "globals": globals, "affinity": affinity, "eat": eat, "burrow": burrow,
 	}
 	f := commands[os.Args[1]]
 	if f == nil {
