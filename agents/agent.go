@@ -2,6 +2,12 @@
 // display. One TOML file each, in ~/.config/handler/agents (K.3).
 package agents
 
+// Values of Binding.Placement.
+const (
+	PlacementSandbox = "sandbox"
+	PlacementHosted  = "hosted"
+)
+
 // Values of Scope.Mode, Binding.ChromiumSandbox and Policy.ClientMCP that change something.
 const (
 	ModeReadOnly       = "ro"
@@ -46,6 +52,12 @@ type Binding struct {
 	Settings        map[string]string `toml:"settings"`
 	Secrets         map[string]Secret `toml:"secrets"`
 	ChromiumSandbox string            `toml:"chromium_sandbox"` // "on" (also if empty) or "off" (A.7)
+
+	// Placement says where the addon's MCP server runs: "sandbox" beside the agent, or "hosted" by handlerd, behind its
+	// checks (F); "" is as the addon's manifest says.
+	Placement string   `toml:"placement"`
+	Tools     []string `toml:"tools"`      // of a hosted server, the only ones let through; "*" stands for any characters
+	DenyTools []string `toml:"deny_tools"` // of a hosted server, never let through
 }
 
 // An MCPServer is an http or sse server of the person's own.

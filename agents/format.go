@@ -109,6 +109,9 @@ func (w *writer) bindings(all map[string]Binding) {
 		b, header := all[name], "bindings."+key(name)
 		w.table("[" + header + "]")
 		w.text("chromium_sandbox", b.ChromiumSandbox)
+		w.text("placement", b.Placement)
+		w.list("tools", b.Tools)
+		w.list("deny_tools", b.DenyTools)
 		w.subtable("["+header+".settings]", b.Settings)
 		w.secrets(header+".secrets", b.Secrets)
 	}

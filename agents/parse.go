@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -154,8 +155,24 @@ func (b Binding) check() error {
 	if b.ChromiumSandbox != "" && b.ChromiumSandbox != "on" && b.ChromiumSandbox != ChromiumSandboxOff {
 		return fmt.Errorf("chromium_sandbox = %q must be \"on\" or \"off\"", clip(b.ChromiumSandbox))
 	}
+	if b.Placement != "" && b.Placement != PlacementSandbox && b.Placement != PlacementHosted {
+		return fmt.Errorf("placement = %q must be %q or %q", clip(b.Placement), PlacementSandbox, PlacementHosted)
+	}
+	for name, list := range map[string][]string{"tools": b.Tools, "deny_tools": b.DenyTools} {
+		if err := atMost(name, len(list), maxList); err != nil {
+			return err
+		}
+		for _, p := range list {
+			if !toolPattern.MatchString(p) {
+				return fmt.Errorf("%s: %q is no tool's name: letters, digits, \"_\", \"-\", \".\", and \"*\" for any characters", name, clip(p))
+			}
+		}
+	}
 	return checkSecrets(b.Secrets)
 }
+
+// toolPattern is a name of MCP tools, "*" standing for any characters.
+var toolPattern = regexp.MustCompile(`^[a-zA-Z0-9_.*-]{1,128}$`)
 
 func checkSecrets(secrets map[string]Secret) error {
 	if err := atMost("secrets", len(secrets), maxList); err != nil {

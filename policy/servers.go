@@ -219,3 +219,23 @@ func (s server) windows() bool {
 	shell := c == "cmd" && len(s.args) > 0 && strings.EqualFold(s.args[0], "/c")
 	return drive || shell || strings.Contains(c, `\`)
 }
+
+// SessionToken as an argument of a server of the run's own stands for a token that is another in each session; see
+// Config.WithToken.
+const SessionToken = "{session}"
+
+// WithToken gives the Config for one session: SessionToken in the arguments of its servers is replaced by token.
+func (c *Config) WithToken(token string) *Config {
+	one := *c
+	one.Servers = slices.Clone(c.Servers)
+	for i, s := range one.Servers {
+		if at := slices.Index(s.Args, SessionToken); at >= 0 {
+			s.Args = slices.Clone(s.Args)
+			if s.Args[at] = token; token == "" {
+				s.Args = slices.Delete(s.Args, at, at+1)
+			}
+			one.Servers[i] = s
+		}
+	}
+	return &one
+}

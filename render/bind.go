@@ -109,14 +109,26 @@ func (b *builder) source(s agents.Secret) Source {
 func (b *builder) addonServer(m *addons.Manifest, env map[string]string) (MCPServer, error) {
 	s := MCPServer{Name: m.Name, Args: []string{}, Env: []Pair{}}
 	off := b.in.Agent.Bindings[m.Name].ChromiumSandbox == agents.ChromiumSandboxOff
-	if m.MCP.Placement == addons.PlacementHosted {
+	binding := b.in.Agent.Bindings[m.Name]
+	placement := binding.Placement
+	if placement == "" {
+		placement = m.MCP.Placement
+	}
+	if placement != addons.PlacementHosted && len(binding.Tools)+len(binding.DenyTools) > 0 {
+		return s, errors.New("tools and deny_tools hold for a server that handlerd hosts: add placement = \"hosted\"")
+	}
+	if placement == addons.PlacementHosted {
 		if !slices.Contains(b.in.Hosted, m.Name) {
 			return s, errors.New("its MCP server is to be hosted by handlerd, which hosts none of that name")
 		}
 		if off {
 			return s, errors.New("the browser of a hosted server always has its own sandbox (A.7)")
 		}
-		s.Command, s.Args = sandbox.GuestTarget+"/handler-guest", []string{"mcp", m.Name}
+		if len(binding.Secrets) > 0 {
+			return s, errors.New("a hosted server gets no secrets of the binding's (F.1)")
+		}
+		b.plan.Hosted = append(b.plan.Hosted, Hosted{Name: m.Name, Allow: binding.Tools, Deny: binding.DenyTools, Settings: settingsOf(m, binding)})
+		s.Command, s.Args = sandbox.GuestTarget+"/handler-guest", []string{"mcp", m.Name, policy.SessionToken}
 		return s, nil
 	}
 	if m.Build == nil || len(m.MCP.Command) == 0 {
@@ -169,4 +181,16 @@ func transports(list []string) string {
 		return "no MCP server at all"
 	}
 	return "only " + strings.Join(list, ", ")
+}
+
+// settingsOf gives a binding's settings with the manifest's defaults; bind has checked them.
+func settingsOf(m *addons.Manifest, binding agents.Binding) map[string]string {
+	all := map[string]string{}
+	for name, setting := range m.Settings {
+		all[name] = setting.Default
+		if value, given := binding.Settings[name]; given {
+			all[name] = value
+		}
+	}
+	return all
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/handlerd/handler/harness"
+	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/sandbox"
 )
 
@@ -177,6 +178,8 @@ func (b *builder) serverFile() error {
 // File writes servers in the configuration's format: "pi" is the only one. A value that the agent would expand or run
 // ("${NAME}", a leading "!") is an error: it has no way to write it.
 func (c *MCPConfig) File(servers []MCPServer) (sandbox.File, error) {
+	// What is read from a file is read for every session: no token tells them apart.
+	servers = (&policy.Config{Servers: servers}).WithToken("").Servers
 	if c.Format != "pi" {
 		return sandbox.File{}, fmt.Errorf("there is no format %q for MCP servers", c.Format)
 	}

@@ -32,6 +32,7 @@ type Plan struct {
 	SessionsPerRun  int        // 0 for no bound
 	MCPTransports   []string
 
+	Hosted    []Hosted // MCP servers that handlerd hosts (F)
 	Network   Network
 	Upstreams []Upstream
 	Secrets   []SecretFile
@@ -75,6 +76,13 @@ type Rule struct {
 	Kind string
 	Text string
 	By   string // "agent web", "harness claude-code", "addon playwright", "preset npm"
+}
+
+// A Hosted is an MCP server that handlerd hosts for the run, reached as `handler-guest mcp NAME`.
+type Hosted struct {
+	Name        string
+	Allow, Deny []string          // patterns of tools' names; see agents.Binding
+	Settings    map[string]string // of the binding, defaults included
 }
 
 // An Upstream is served by the run's proxy (D.9). The engine reads Secret, makes the placeholder key and puts

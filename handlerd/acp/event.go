@@ -28,6 +28,8 @@ const (
 	TurnStarted EventKind = iota
 	// TurnEnded: it was answered, or one of the ends is gone. Session is set.
 	TurnEnded
+	// TurnCancelled: the client asked for its end; it has not come yet. Session is set.
+	TurnCancelled
 	// SessionOpened: the agent accepted a session/new, load, resume or fork. Session and Method are set.
 	SessionOpened
 	// SessionClosed: the agent accepted a session/close or delete. Session is set.

@@ -171,7 +171,9 @@ func (r *Relay) notification(ctx context.Context, from Side, m Message, buf *buf
 		r.sawUpdate(m)
 	}
 	if from == Client && m.Method == "session/cancel" {
-		r.turnCancelled(ctx, stringAt(m.Line, m.Params, "sessionId"))
+		session := stringAt(m.Line, m.Params, "sessionId")
+		r.o.Observe(Event{Kind: TurnCancelled, From: Client, Session: session})
+		r.turnCancelled(ctx, session)
 	}
 	return r.forward(ctx, from.other(), m, d, buf)
 }

@@ -71,19 +71,31 @@ type PolicyRules struct {
 	config   *policy.Config
 	sessions int // how many sessions may be open (B.8); 0 for MaxSessions
 	calls    policy.ToolCalls
+	session  Sessions
 
 	mu      sync.Mutex
 	caps    policy.Caps         // protected by mu
 	open    map[string]struct{} // sessions; protected by mu
 	opening int                 // requests under way that open one; protected by mu
+	tokens  map[string]string   // of sessions that are being opened, by the request's key; protected by mu
 	tell    bool                // the client wants policy.MethodAnswered; protected by mu
 }
 
 // NewRules makes the rules of one run. sessionsPerRun bounds how many sessions are open at a time (B.8), for agents
 // that leak servers between them; 0 for no bound but MaxSessions.
 func NewRules(config *policy.Config, sessionsPerRun int) *PolicyRules {
-	return &PolicyRules{config: config, sessions: sessionsPerRun, open: make(map[string]struct{})}
+	return &PolicyRules{config: config, sessions: sessionsPerRun, open: make(map[string]struct{}), tokens: make(map[string]string)}
 }
+
+// Sessions is how the servers that handlerd hosts learn which session they were given to: each request that opens one
+// carries a token of its own, and the agent's answer says whose it is.
+type Sessions struct {
+	Token  func() string               // makes a token; nil for none
+	Opened func(token, session string) // is told when the agent has accepted the session
+}
+
+// Tell makes the rules give each session's servers a token. It is called before the rules are asked anything.
+func (p *PolicyRules) Tell(s Sessions) { p.session = s }
 
 var _ Rules = (*PolicyRules)(nil)
 
@@ -128,9 +140,16 @@ func (p *PolicyRules) setUp(m Message) Decision {
 	if v, full := p.full(!again || m.Method == "session/fork"); full {
 		return Decision{Action: Answer, Code: CodeInvalidParams, Refusal: v, Notes: []policy.Verdict{v}}
 	}
-	d := decide(p.config.SetUpSession(m.Method, m.part(m.Params), p.caps), m.Params)
+	token := ""
+	if p.session.Token != nil {
+		token = p.session.Token()
+	}
+	d := decide(p.config.WithToken(token).SetUpSession(m.Method, m.part(m.Params), p.caps), m.Params)
 	if d.Action == Forward {
 		p.opening++
+		if token != "" {
+			p.tokens[m.Key] = token // as many as requests are pending
+		}
 	}
 	return d
 }
@@ -241,8 +260,15 @@ func (p *PolicyRules) setUpDone(m Message, failed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opening--
-	if !failed {
-		p.open[openedSession(m)] = struct{}{} // bounded, since each needs a request that was let through
+	token := p.tokens[m.Key]
+	delete(p.tokens, m.Key)
+	if failed {
+		return
+	}
+	session := openedSession(m)
+	p.open[session] = struct{}{} // bounded, since each needs a request that was let through
+	if token != "" {
+		p.session.Opened(token, session)
 	}
 }
 

@@ -36,6 +36,9 @@ type Runs interface {
 	Find(ctx context.Context, id string) (types.Run, error)
 	// Kill ends a run and returns when nothing of it is left.
 	Kill(ctx context.Context, id string) error
+	// Servers lists the MCP servers that are hosted for a run, and StopServers stops one, or all where name is "".
+	Servers(id string) ([]types.Server, error)
+	StopServers(id, name string) ([]string, error)
 	// Log calls line for each line of a run's log; with follow until the run ends or ctx is done.
 	Log(ctx context.Context, id string, follow bool, line func(types.LogLine) error) error
 }
@@ -105,6 +108,8 @@ func New(opts Options) *Server {
 	mux.HandleFunc("POST "+types.PathRemove, s.remove)
 	mux.HandleFunc("GET "+types.PathDoctor, s.doctor)
 	mux.HandleFunc("POST "+types.PathSecrets, s.checkSecrets)
+	mux.HandleFunc("GET "+types.PathRuns+"/{id}/servers", s.listServers)
+	mux.HandleFunc("POST "+types.PathRuns+"/{id}/servers/stop", s.stopServers)
 	mux.HandleFunc("POST "+types.PathStop, s.stop)
 	s.routeApprovals(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

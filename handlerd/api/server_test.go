@@ -46,6 +46,10 @@ func (r *echoRuns) Find(_ context.Context, id string) (types.Run, error) {
 	return types.Run{ID: id}, nil
 }
 func (r *echoRuns) Kill(context.Context, string) error { return errors.New("cannot") }
+func (r *echoRuns) Servers(string) ([]types.Server, error) {
+	return []types.Server{{Name: "playwright"}}, nil
+}
+func (r *echoRuns) StopServers(_, name string) ([]string, error) { return []string{name}, nil }
 func (r *echoRuns) Log(_ context.Context, _ string, _ bool, line func(types.LogLine) error) error {
 	for i := range 3 {
 		if err := line(types.LogLine{From: "agent", Text: fmt.Sprint("line ", i)}); err != nil {

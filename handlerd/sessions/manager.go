@@ -58,6 +58,10 @@ type Options struct {
 	// that file.
 	Approvals *approvals.Queue
 	SaveRule  func(agent, kind, rule string) (file string, created bool, err error)
+	// Hosted makes an MCP server of a run that handlerd hosts. If nil, none is hosted.
+	Hosted func(HostedRun, render.Hosted) (HostedServer, error)
+	// Version of Handler, as hosted servers say it.
+	Version string
 	// Secrets reads what the agents' secrets name, each time anew.
 	Secrets Secrets
 

@@ -51,6 +51,7 @@ type Run struct {
 	neverAsk      bool
 	egress        *egress.Server
 	dir           *rundir.Dir
+	hosted        hosted
 	display       *display.Context
 	sandbox       string // the engine's id
 	agent         net.Conn
@@ -114,7 +115,7 @@ func (r *Run) start(ctx context.Context, req types.RunRequest) error {
 	}
 	spec := r.plan.Sandbox
 	for _, step := range []func(context.Context, types.RunRequest, *sandbox.Spec) error{
-		r.readAnswers, r.openScopes, r.readSecrets, r.openNetwork, r.openDir, r.openDisplay, r.finishSpec, r.startSandbox,
+		r.readAnswers, r.openScopes, r.readSecrets, r.openNetwork, r.openDir, r.openHosted, r.openDisplay, r.finishSpec, r.startSandbox,
 	} {
 		if err := step(ctx, req, &spec); err != nil {
 			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
@@ -185,6 +186,7 @@ func (r *Run) end(cause error) {
 		if r.agent != nil {
 			r.agent.Close()
 		}
+		r.closeHosted()
 		if r.sandbox != "" {
 			r.warn("the sandbox was not stopped", r.m.opts.Driver.Stop(ctx, r.sandbox, StopGrace))
 			err := r.m.opts.Driver.Remove(ctx, r.sandbox)

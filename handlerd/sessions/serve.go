@@ -19,9 +19,11 @@ import (
 
 // relay carries ACP between client and agent under the rules until either ends.
 func (r *Run) relay(client net.Conn) error {
+	rules := acp.NewRules(r.rules(), r.plan.SessionsPerRun)
+	rules.Tell(r.sessionTokens())
 	relay := acp.NewRelay(acp.Options{
 		Client: &activeConn{client, r.touch}, Agent: r.agent.(io.ReadWriteCloser),
-		Rules:   acp.NewRules(r.rules(), r.plan.SessionsPerRun),
+		Rules:   rules,
 		Observe: r.observe,
 		AgentEnded: func(ctx context.Context) string {
 			return r.agentEnded(ctx).Text
@@ -103,6 +105,7 @@ func (r *Run) servers() []policy.MCPServer {
 
 // observe keeps the counts of `handler ps`, the run's log and the audit.
 func (r *Run) observe(e acp.Event) {
+	r.tellHosted(e)
 	switch e.Kind {
 	case acp.TurnStarted:
 		r.working.Add(1)

@@ -152,6 +152,17 @@ type Scope struct {
 	Mode string `json:"mode"`
 }
 
+// A Server is an MCP server that handlerd hosts for a run.
+type Server struct {
+	Name    string `json:"name"`
+	Stopped bool   `json:"stopped"` // by the person: it answers no call more
+}
+
+// A StopServer asks for the end of one hosted server of a run, or of all where Name is "".
+type StopServer struct {
+	Name string `json:"name"`
+}
+
 // A Limit is a bound and who keeps it.
 type Limit struct {
 	Value    int64  `json:"value"`        // 0 for none

@@ -1,0 +1,188 @@
+package sessions
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/handlerd/handler/handlerd/acp"
+	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/audit"
+	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/handlerd/gateway"
+	"github.com/handlerd/handler/render"
+	"github.com/handlerd/handler/sandbox"
+)
+
+// A HostedRun is what a server that handlerd hosts must know of the run that uses it.
+type HostedRun struct {
+	ID, Agent string
+	Plan      *render.Plan
+	// Unattended says that nobody can be asked.
+	Unattended, ReadOnly bool
+}
+
+// A HostedServer is one server of one run. Event tells it what happens in the run's sessions; Close ends it with the
+// run, when no connection is left.
+type HostedServer interface {
+	gateway.Server
+	Event(acp.Event)
+	Close() error
+}
+
+// hosted is the MCP servers of a run that handlerd hosts; the zero value is a run without any.
+type hosted struct {
+	gateway *gateway.Gateway
+	servers []HostedServer
+
+	mu     sync.Mutex
+	tokens map[string]string // the session of each token; protected by mu
+}
+
+// maxTokens bounds the tokens of one run: each stands for a session that was opened.
+const maxTokens = 4096
+
+// openHosted makes the run's hosted servers and listens for the sandbox's connections to them.
+func (r *Run) openHosted(_ context.Context, req types.RunRequest, _ *sandbox.Spec) error {
+	if len(r.plan.Hosted) == 0 {
+		return nil
+	}
+	if r.m.opts.Hosted == nil {
+		return fault.New(fault.Failed, "", "this handlerd hosts no MCP servers")
+	}
+	r.hosted.tokens = map[string]string{}
+	run := HostedRun{ID: r.id, Agent: r.plan.Agent, Plan: r.plan, Unattended: req.Unattended || req.NeverAsk, ReadOnly: req.Answers == types.AnswersReads}
+	servers := map[string]gateway.Hosted{}
+	for _, h := range r.plan.Hosted {
+		filter := gateway.Filter{Allow: h.Allow, Deny: h.Deny}
+		if err := filter.Check(); err != nil {
+			return fault.Wrap(fault.Usage, err, "", "the tools of %s", h.Name)
+		}
+		s, err := r.m.opts.Hosted(run, h)
+		if err != nil {
+			return err
+		}
+		r.hosted.servers = append(r.hosted.servers, s)
+		servers[h.Name] = gateway.Hosted{Server: s, Filter: filter}
+	}
+	var err error
+	r.hosted.gateway, err = gateway.New(gateway.Options{
+		Run: r.id, Agent: r.plan.Agent, Servers: servers, Session: r.sessionOf, Record: r.recordCall,
+		Version: r.m.opts.Version, Logger: r.m.log.With("part", "gateway"),
+	})
+	if err != nil {
+		return fault.Wrap(fault.Failed, err, "", "the run's MCP servers")
+	}
+	l, err := r.dir.Listen(sandbox.SocketMCP)
+	if err != nil {
+		return fault.Wrap(fault.Failed, err, "handler doctor", "the run's MCP servers")
+	}
+	go func() {
+		// Serve ends with the gateway, which end closes before it is done.
+		if err := r.hosted.gateway.Serve(l); err != nil {
+			r.m.log.Error("the MCP servers of a run ended", "run", r.id, "error", err)
+		}
+	}()
+	return nil
+}
+
+// sessionTokens is how the relay's rules tell which session a hosted server was given to.
+func (r *Run) sessionTokens() acp.Sessions {
+	if r.hosted.gateway == nil {
+		return acp.Sessions{}
+	}
+	return acp.Sessions{Token: rand.Text, Opened: func(token, session string) {
+		r.hosted.mu.Lock()
+		defer r.hosted.mu.Unlock()
+		if len(r.hosted.tokens) < maxTokens {
+			r.hosted.tokens[token] = session
+		}
+	}}
+}
+
+func (r *Run) sessionOf(token string) string {
+	r.hosted.mu.Lock()
+	defer r.hosted.mu.Unlock()
+	return r.hosted.tokens[token]
+}
+
+// tellHosted passes on what happens in the run's sessions.
+func (r *Run) tellHosted(e acp.Event) {
+	switch e.Kind {
+	case acp.TurnStarted, acp.TurnEnded, acp.TurnCancelled, acp.SessionOpened, acp.SessionClosed:
+	default:
+		return
+	}
+	for _, s := range r.hosted.servers {
+		s.Event(e)
+	}
+}
+
+// closeHosted ends the servers; what they still run elsewhere, such as a browser, is gone when it returns.
+func (r *Run) closeHosted() {
+	if r.hosted.gateway != nil {
+		r.warn("the MCP servers were not closed", r.hosted.gateway.Close())
+	}
+	for _, s := range r.hosted.servers {
+		r.warn("an MCP server was not closed", s.Close())
+	}
+}
+
+// recordCall writes a tool call down before its result goes out.
+func (r *Run) recordCall(c gateway.Record) error {
+	text := fmt.Sprintf("%s %s", c.Server, c.Tool)
+	rec := audit.Record{Kind: audit.KindTool, Run: r.id, Agent: r.plan.Agent, Session: c.Session, Subject: text,
+		Reason: "arguments sha256:" + c.Digest}
+	switch {
+	case c.Refused != "":
+		rec.Verdict = audit.Refused
+		rec.Reason = cut(c.Refused, maxReason) + "; " + rec.Reason
+		text += " refused: " + cut(c.Refused, maxReason)
+	case c.Failed:
+		text += " failed"
+	}
+	r.log.add("handlerd", fmt.Sprintf("%s in %v", text, c.Took.Round(time.Millisecond)))
+	return r.m.opts.Audit.Append(rec)
+}
+
+// Servers lists the MCP servers that are hosted for the run whose id begins with id.
+func (m *Manager) Servers(id string) ([]types.Server, error) {
+	r, err := m.find(id)
+	if err != nil {
+		return nil, err
+	}
+	all := []types.Server{}
+	if r.state.Load() != types.StateRunning || r.hosted.gateway == nil {
+		return all, nil
+	}
+	for _, s := range r.hosted.gateway.Servers() {
+		all = append(all, types.Server{Name: s.Name, Stopped: s.Stopped})
+	}
+	return all, nil
+}
+
+// StopServers is the person's kill switch (F.9): the hosted server name, or all where it is "", answers no call more
+// in that run. It gives the names of those that it stopped.
+func (m *Manager) StopServers(id, name string) ([]string, error) {
+	r, err := m.find(id)
+	if err != nil {
+		return nil, err
+	}
+	if r.state.Load() != types.StateRunning || r.hosted.gateway == nil {
+		return nil, fault.New(fault.NotFound, "see: handler gateway list", "no MCP server is hosted for the run %s", r.id)
+	}
+	done, err := r.hosted.gateway.Stop(name)
+	if err != nil {
+		return nil, fault.Wrap(fault.NotFound, err, "see: handler gateway list "+r.id, "the run %s", r.id)
+	}
+	for _, n := range done {
+		rec := audit.Record{Kind: audit.KindTool, Run: r.id, Agent: r.plan.Agent, Subject: n, Verdict: audit.Refused, Reason: "the person stopped this server"}
+		if err := m.opts.Audit.Append(rec); err != nil {
+			m.log.Error("audit line not written", "run", r.id, "error", err)
+		}
+		r.log.add("handlerd", "you stopped the MCP server "+n)
+	}
+	return done, nil
+}
