@@ -11,18 +11,18 @@ import (
 func TestParseNode(t *testing.T) {
 	for line, want := range map[string]node{
 		`- button "Press me" [active] [ref=e3] [cursor=pointer]`: {"e3", "button", "Press me"},
-		`    - link "a [ref=e9]" [ref=f1e4]: text`:                {"f1e4", "link", "a [ref=e9]"},
-		`- 'link "it''s: \"quoted\"" [ref=e5]':`:                  {"e5", "link", `it's: "quoted"`},
-		`- generic [ref=e1]:`:                                     {"e1", "generic", ""},
-		`- textbox "Name" [ref=e7]: "[ref=e8]"`:                   {"e7", "textbox", "Name"},
-		`- text: "- button \"x\" [ref=e2]"`:                       {},
-		`- text: a [ref=e2]`:                                      {},
-		`- button "open`:                                          {},
-		`- 'button "x" [ref=e3]`:                                  {},
-		`- button "x" [ref=css=a]`:                                {},
-		`button "x" [ref=e3]`:                                     {},
-		`- heading "\ud800" [ref=e3]`:                             {"e3", "heading", "\ufffd"},
-		``:                                                        {},
+		`    - link "a [ref=e9]" [ref=f1e4]: text`:               {"f1e4", "link", "a [ref=e9]"},
+		`- 'link "it''s: \"quoted\"" [ref=e5]':`:                 {"e5", "link", `it's: "quoted"`},
+		`- generic [ref=e1]:`:                                    {"e1", "generic", ""},
+		`- textbox "Name" [ref=e7]: "[ref=e8]"`:                  {"e7", "textbox", "Name"},
+		`- text: "- button \"x\" [ref=e2]"`:                      {},
+		`- text: a [ref=e2]`:                                     {},
+		`- button "open`:                                         {},
+		`- 'button "x" [ref=e3]`:                                 {},
+		`- button "x" [ref=css=a]`:                               {},
+		`button "x" [ref=e3]`:                                    {},
+		`- heading "\ud800" [ref=e3]`:                            {"e3", "heading", "\ufffd"},
+		``:                                                       {},
 	} {
 		got, ok := parseNode(line)
 		if got != want || ok != (want != node{}) {
@@ -75,7 +75,7 @@ func TestFenced(t *testing.T) {
 	if len(mark) < 26 || !strings.HasSuffix(rest, "\n"+mark+">>>") || !strings.Contains(first, "2001-09-09T01:46:40Z") {
 		t.Errorf("%.200s … %s", text, text[len(text)-60:])
 	}
-	if !strings.Contains(first, "of 61") || len(text) > MaxPageText+600 {
+	if !strings.Contains(first, "of 62139 bytes") || len(text) > MaxPageText+600 {
 		t.Errorf("%d bytes; it says %s", len(text), first)
 	}
 	if again := fenced("http://a.example/", "snapshot", "x", now); strings.Contains(again, mark) {
