@@ -32,6 +32,7 @@ type Agent struct {
 	MCP      []MCPServer        `toml:"mcp"`      // http and sse servers of the person's own (B.3)
 
 	Network   Network             `toml:"network"`
+	Browser   Browser             `toml:"browser"`
 	Limits    Limits              `toml:"limits"`
 	Policy    Policy              `toml:"policy"`
 	Secrets   map[string]Secret   `toml:"secrets"`   // what the harness's upstreams name
@@ -81,6 +82,22 @@ type Network struct {
 const (
 	UnknownRefuse = "refuse"
 	UnknownAsk    = "ask"
+)
+
+// Browser holds the switches of the guarded browser (contract F).
+type Browser struct {
+	// Network says where its pages may come from: "public" (also if empty), every public host on ports 80 and 443, or
+	// "rules", the agent's own network rules.
+	Network  string `toml:"network"`
+	ReadOnly bool   `toml:"read_only"` // pages are read and never acted on (F.4)
+	// Lifetime is that of a browser in unattended runs: "5m" if empty, at most "15m" (F.8).
+	Lifetime string `toml:"lifetime"`
+}
+
+// Values of Browser.Network.
+const (
+	BrowserPublic = "public"
+	BrowserRules  = "rules"
 )
 
 // Limits are contract A.4, as a person writes them. An empty field is the default.

@@ -40,6 +40,12 @@ func Format(a *Agent) []byte {
 		w.list("presets", n.Presets)
 		w.text("unknown", n.Unknown)
 	}
+	if b := a.Browser; b != (Browser{}) {
+		w.table("[browser]")
+		w.text("network", b.Network)
+		w.flag("read_only", b.ReadOnly)
+		w.text("lifetime", b.Lifetime)
+	}
 	w.limits(a.Limits)
 	w.policy(a.Policy)
 	w.secrets("secrets", a.Secrets)

@@ -5,6 +5,7 @@ package render
 
 import (
 	"io/fs"
+	"time"
 
 	"github.com/handlerd/handler/agents"
 	"github.com/handlerd/handler/policy"
@@ -34,6 +35,7 @@ type Plan struct {
 
 	Hosted    []Hosted // MCP servers that handlerd hosts (F)
 	Network   Network
+	Browser   Browser
 	Upstreams []Upstream
 	Secrets   []SecretFile
 	Policy    Policy
@@ -62,6 +64,13 @@ type MCPConfig struct {
 type Network struct {
 	Rules   []Rule
 	Unknown string // what becomes of a host that no rule names, as in policy.Network
+}
+
+// Browser is what the guarded browser needs to know of the agent (contract F).
+type Browser struct {
+	Rules    bool          `json:"rules"`    // its pages come from where the run's network rules allow, else from every public host
+	ReadOnly bool          `json:"readOnly"` // pages are not acted on (F.4)
+	Life     time.Duration `json:"-"`        // of one browser in an unattended run
 }
 
 // Kinds of a Rule.

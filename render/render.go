@@ -112,6 +112,10 @@ func (b *builder) base() error {
 	}
 	p.Agent, p.Harness, p.Display, p.DisplayStrict = a.Name, h.Name, a.Display, a.DisplayStrict
 	p.SessionMCP, p.SessionsPerRun, p.MCPTransports = h.SessionMCP, h.SessionsPerRun, slices.Clone(h.MCPTransports)
+	p.Browser = Browser{Rules: a.Browser.Network == agents.BrowserRules, ReadOnly: a.Browser.ReadOnly}
+	if p.Browser.Life, err = a.Browser.Life(); err != nil {
+		return err
+	}
 	p.Policy = Policy{HostFS: a.Policy.HostFS, HostTerminal: a.Policy.HostTerminal, DenyClientMCP: a.Policy.ClientMCP == agents.ClientMCPDeny,
 		Unattended: a.Policy.Unattended}
 	for _, r := range a.Policy.Answers {

@@ -37,6 +37,7 @@ type agentFlags struct {
 	unattended                                        string
 	forgetAnswers                                     bool
 	unknown                                           string
+	browser                                           browserFlags
 	limits                                            limitFlags
 	display, displayStrict, hostFS, hostTerm, denyMCP bool
 }
@@ -57,6 +58,7 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.settings, "set", nil, "ADDON.SETTING=VALUE of a bound addon (repeatable)")
 	fl.StringSliceVar(&f.unbind, "unbind", nil, "addon to take away (repeatable)")
 	f.limits.register(cmd)
+	f.browser.register(cmd)
 	fl.BoolVar(&f.display, "display", false, "show windows on your screen and paste images")
 	fl.BoolVar(&f.displayStrict, "display-strict", false, "refuse a screen on which the agent could do more than show windows (A.6)")
 	fl.BoolVar(&f.hostFS, "host-fs", false, "let it read and write files through the editor (P2)")
@@ -98,6 +100,7 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 		a.Policy.ClientMCP = map[bool]string{true: "deny", false: "allow"}[f.denyMCP]
 	}
 	f.limits.save(cmd, &a.Limits)
+	f.browser.save(cmd, &a.Browser)
 	had := len(a.Scopes)
 	// One after the other: each judges the whole agent, so that a fault would be told as often as there are steps.
 	for _, step := range []func() error{

@@ -64,3 +64,14 @@ func shorten(s string, n int) string {
 	}
 	return cutRunes(s, n-3) + "…"
 }
+
+// sizeText says a number of bytes as people do.
+func sizeText(n int64) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

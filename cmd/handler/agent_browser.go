@@ -1,0 +1,34 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/handlerd/handler/agents"
+)
+
+// browserFlags are the switches of the guarded browser.
+type browserFlags struct {
+	network, lifetime string
+	readOnly          bool
+}
+
+func (f *browserFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.network, "browser-network", "", "pages of the guarded browser come from: public (the default, every public host) or rules (the agent's own network rules)")
+	fl.BoolVar(&f.readOnly, "browser-read-only", false, "the guarded browser reads pages and never acts on them")
+	fl.StringVar(&f.lifetime, "browser-lifetime", "", "how long a guarded browser lives where nobody is there, at most 15m (default 5m)")
+}
+
+// save puts what was given into the agent, which is checked as a whole later.
+func (f *browserFlags) save(cmd *cobra.Command, b *agents.Browser) {
+	given := cmd.Flags().Changed
+	if given("browser-network") {
+		b.Network = f.network
+	}
+	if given("browser-read-only") {
+		b.ReadOnly = f.readOnly
+	}
+	if given("browser-lifetime") {
+		b.Lifetime = f.lifetime
+	}
+}
