@@ -23,65 +23,66 @@ type tool struct {
 	kind        kind
 	properties  string // JSON: the properties of the input schema
 	required    []string
+	run         run
 }
 
-// target is the property by which every tool names an element. Upstream takes selectors too; here it is a reference of
+// targetProperty is the property by which every tool names an element. Upstream takes selectors too; here it is a reference of
 // the snapshot that was just read, and nothing else (F.3).
-const target = `{"type":"string","description":"the element's reference in the snapshot that was just read, such as e12 or f1e3"}`
+const targetProperty = `{"type":"string","description":"the element's reference in the snapshot that was just read, such as e12 or f1e3"}`
 
-// element is upstream's property for a description of an element. Nothing depends on it: what a person is asked about is
+// elementProperty is upstream's property for a description of an element. Nothing depends on it: what a person is asked about is
 // what the page says of the element.
-const element = `{"type":"string","description":"the element in words; for the record only"}`
+const elementProperty = `{"type":"string","description":"the element in words; for the record only"}`
 
 // tools gives the tools (F.1), in the order in which they are listed. Those of playwright-mcp keep their names and the
 // properties that are left of theirs: none evaluates code, names a path of the host or takes coordinates.
 func tools() []tool {
 	return []tool{
 		{"browser_navigate", "Go to a page", "Opens a URL in the current tab and reads what it shows. A page of an origin that neither your rules nor your person allowed is asked about first.", moves,
-			`{"url":{"type":"string","description":"http or https; http://files.workspace.invalid/PATH shows a file of the workspace, http://NAME.workspace.invalid an app that the workspace registered"}}`, []string{"url"}},
-		{"browser_navigate_back", "Go back", "Goes back one page in the tab's history.", moves, `{}`, nil},
+			`{"url":{"type":"string","description":"http or https; http://files.workspace.invalid/PATH shows a file of the workspace, http://NAME.workspace.invalid an app that the workspace registered"}}`, []string{"url"}, runNavigate},
+		{"browser_navigate_back", "Go back", "Goes back one page in the tab's history.", moves, `{}`, nil, runBack},
 		{"browser_snapshot", "Read the page", "Reads the page as a tree of roles and names, with a reference for each element. Acting on an element needs a reference of the newest snapshot, and uses the snapshot up.", reads,
-			`{"depth":{"type":"integer","minimum":1,"maximum":100,"description":"how deep to read the tree"}}`, nil},
+			`{"depth":{"type":"integer","minimum":1,"maximum":100,"description":"how deep to read the tree"}}`, nil, runSnapshot},
 		{"browser_find", "Find text", "Looks for a text in the page's snapshot and gives the lines around it.", reads,
-			`{"text":{"type":"string","maxLength":500,"description":"a part of what the page says; case does not matter"}}`, []string{"text"}},
+			`{"text":{"type":"string","maxLength":500,"description":"a part of what the page says; case does not matter"}}`, []string{"text"}, runFind},
 		{"browser_click", "Click", "Clicks an element. Your person is asked first on pages outside the workspace.", interacts,
-			`{"element":` + element + `,"target":` + target + `,"doubleClick":{"type":"boolean"},"button":{"type":"string","enum":["left","right","middle"]},"modifiers":{"type":"array","items":{"type":"string","enum":["Alt","Control","ControlOrMeta","Meta","Shift"]}}}`, []string{"target"}},
+			`{"element":` + elementProperty + `,"target":` + targetProperty + `,"doubleClick":{"type":"boolean"},"button":{"type":"string","enum":["left","right","middle"]},"modifiers":{"type":"array","items":{"type":"string","enum":["Alt","Control","ControlOrMeta","Meta","Shift"]}}}`, []string{"target"}, runClick},
 		{"browser_type", "Type text", "Types a text into a field. Fields for passwords and one-time codes are never typed into.", interacts,
-			`{"element":` + element + `,"target":` + target + `,"text":{"type":"string","maxLength":65536},"submit":{"type":"boolean","description":"press Enter afterwards"},"slowly":{"type":"boolean","description":"one character at a time"}}`, []string{"target", "text"}},
+			`{"element":` + elementProperty + `,"target":` + targetProperty + `,"text":{"type":"string","maxLength":65536},"submit":{"type":"boolean","description":"press Enter afterwards"},"slowly":{"type":"boolean","description":"one character at a time"}}`, []string{"target", "text"}, runType},
 		{"browser_fill_form", "Fill in a form", "Fills in several fields at once. Fields for passwords and one-time codes are never filled in.", interacts,
-			`{"fields":{"type":"array","minItems":1,"maxItems":50,"items":{"type":"object","properties":{"element":` + element + `,"target":` + target + `,"name":{"type":"string","description":"the field in words"},"type":{"type":"string","enum":["textbox","checkbox","radio","combobox","slider"]},"value":{"type":"string","maxLength":65536,"description":"true or false for a checkbox or radio button, the option's text for a combobox"}},"required":["target","name","type","value"],"additionalProperties":false}}}`, []string{"fields"}},
+			`{"fields":{"type":"array","minItems":1,"maxItems":50,"items":{"type":"object","properties":{"element":` + elementProperty + `,"target":` + targetProperty + `,"name":{"type":"string","description":"the field in words"},"type":{"type":"string","enum":["textbox","checkbox","radio","combobox","slider"]},"value":{"type":"string","maxLength":65536,"description":"true or false for a checkbox or radio button, the option's text for a combobox"}},"required":["target","name","type","value"],"additionalProperties":false}}}`, []string{"fields"}, runFillForm},
 		{"browser_select_option", "Select an option", "Selects options of a drop-down list.", interacts,
-			`{"element":` + element + `,"target":` + target + `,"values":{"type":"array","minItems":1,"maxItems":100,"items":{"type":"string"}}}`, []string{"target", "values"}},
+			`{"element":` + elementProperty + `,"target":` + targetProperty + `,"values":{"type":"array","minItems":1,"maxItems":100,"items":{"type":"string"}}}`, []string{"target", "values"}, runSelect},
 		{"browser_press_key", "Press a key", "Presses a key where the focus is.", interacts,
-			`{"key":{"type":"string","maxLength":50,"description":"a key's name, such as Enter or ArrowLeft, or one character"}}`, []string{"key"}},
+			`{"key":{"type":"string","maxLength":50,"description":"a key's name, such as Enter or ArrowLeft, or one character"}}`, []string{"key"}, runPressKey},
 		{"browser_hover", "Point at an element", "Moves the pointer over an element.", interacts,
-			`{"element":` + element + `,"target":` + target + `}`, []string{"target"}},
+			`{"element":` + elementProperty + `,"target":` + targetProperty + `}`, []string{"target"}, runHover},
 		{"browser_drag", "Drag an element", "Drags one element onto another.", interacts,
-			`{"startElement":` + element + `,"startTarget":` + target + `,"endElement":` + element + `,"endTarget":` + target + `}`, []string{"startTarget", "endTarget"}},
+			`{"startElement":` + elementProperty + `,"startTarget":` + targetProperty + `,"endElement":` + elementProperty + `,"endTarget":` + targetProperty + `}`, []string{"startTarget", "endTarget"}, runDrag},
 		{"browser_file_upload", "Upload files", "Gives files of the workspace to the file chooser that a click has opened; without paths the chooser is cancelled.", interacts,
-			`{"paths":{"type":"array","maxItems":20,"items":{"type":"string"},"description":"absolute paths in the workspace"}}`, nil},
+			`{"paths":{"type":"array","maxItems":20,"items":{"type":"string"},"description":"absolute paths in the workspace"}}`, nil, runUpload},
 		{"browser_handle_dialog", "Answer a dialog", "Answers an alert, a confirmation or a prompt of the page.", interacts,
-			`{"accept":{"type":"boolean"},"promptText":{"type":"string","maxLength":65536}}`, []string{"accept"}},
+			`{"accept":{"type":"boolean"},"promptText":{"type":"string","maxLength":65536}}`, []string{"accept"}, runDialog},
 		{"browser_tabs", "Tabs", "Lists, opens, closes or selects tabs.", moves,
-			`{"action":{"type":"string","enum":["list","new","close","select"]},"index":{"type":"integer","minimum":0},"url":{"type":"string","description":"for new"}}`, []string{"action"}},
+			`{"action":{"type":"string","enum":["list","new","close","select"]},"index":{"type":"integer","minimum":0},"url":{"type":"string","description":"for new"}}`, []string{"action"}, runTabs},
 		{"browser_console_messages", "Read the console", "Gives what the page wrote to its console.", reads,
-			`{"level":{"type":"string","enum":["error","warning","info","debug"],"default":"info"},"all":{"type":"boolean","description":"since the session began, not since the last page"}}`, nil},
+			`{"level":{"type":"string","enum":["error","warning","info","debug"],"default":"info"},"all":{"type":"boolean","description":"since the session began, not since the last page"}}`, nil, runConsole},
 		{"browser_network_requests", "List requests", "Lists the requests that the page made: method, address, status.", reads,
-			`{"static":{"type":"boolean","default":false,"description":"pictures, fonts and scripts too"},"filter":{"type":"string","maxLength":500,"description":"only addresses that fit this regular expression"}}`, nil},
+			`{"static":{"type":"boolean","default":false,"description":"pictures, fonts and scripts too"},"filter":{"type":"string","maxLength":500,"description":"only addresses that fit this regular expression"}}`, nil, runRequests},
 		{"browser_wait_for", "Wait", "Waits until a text appears or goes, or for a time.", reads,
-			`{"time":{"type":"number","minimum":0,"maximum":30,"description":"seconds"},"text":{"type":"string","maxLength":500},"textGone":{"type":"string","maxLength":500}}`, nil},
+			`{"time":{"type":"number","minimum":0,"maximum":30,"description":"seconds"},"text":{"type":"string","maxLength":500},"textGone":{"type":"string","maxLength":500}}`, nil, runWait},
 		{"browser_resize", "Set the page's size", "Sets the size of the page in pixels.", reads,
-			`{"width":{"type":"integer","minimum":200,"maximum":4096},"height":{"type":"integer","minimum":200,"maximum":4096}}`, []string{"width", "height"}},
+			`{"width":{"type":"integer","minimum":200,"maximum":4096},"height":{"type":"integer","minimum":200,"maximum":4096}}`, []string{"width", "height"}, runResize},
 		{"browser_take_screenshot", "Take a picture", "Takes a picture of what the page shows, of one element, or of the whole page, cut to its bounds. Your person gets it as an artifact.", reads,
-			`{"element":` + element + `,"target":` + target + `,"type":{"type":"string","enum":["png","jpeg"],"default":"png"},"fullPage":{"type":"boolean"}}`, nil},
-		{"browser_pdf_save", "Save as PDF", "Saves the page as a PDF, which your person gets as an artifact.", reads, `{}`, nil},
+			`{"element":` + elementProperty + `,"target":` + targetProperty + `,"type":{"type":"string","enum":["png","jpeg"],"default":"png"},"fullPage":{"type":"boolean"}}`, nil, runScreenshot},
+		{"browser_pdf_save", "Save as PDF", "Saves the page as a PDF, which your person gets as an artifact.", reads, `{}`, nil, nil},
 		{"browser_read_pdf", "Read a PDF", "Gives the text of a PDF page by page: one of this session's artifacts, or one at an address.", moves,
-			`{"artifact":{"type":"string","description":"an artifact's id"},"url":{"type":"string"},"first":{"type":"integer","minimum":1,"default":1},"last":{"type":"integer","minimum":1,"description":"at most 20 pages at once"}}`, nil},
+			`{"artifact":{"type":"string","description":"an artifact's id"},"url":{"type":"string"},"first":{"type":"integer","minimum":1,"default":1},"last":{"type":"integer","minimum":1,"description":"at most 20 pages at once"}}`, nil, nil},
 		{"browser_pdf_pages", "Show a PDF's pages", "Gives pages of a PDF as pictures, at most 4 at once.", moves,
-			`{"artifact":{"type":"string","description":"an artifact's id"},"url":{"type":"string"},"first":{"type":"integer","minimum":1,"default":1},"last":{"type":"integer","minimum":1}}`, nil},
+			`{"artifact":{"type":"string","description":"an artifact's id"},"url":{"type":"string"},"first":{"type":"integer","minimum":1,"default":1},"last":{"type":"integer","minimum":1}}`, nil, nil},
 		{"browser_search", "Search the web", "Searches the web through a public result page. A page that asks whether you are a person is reported, not got around.", moves,
-			`{"query":{"type":"string","maxLength":400},"engine":{"type":"string","enum":["duckduckgo","bing"],"default":"duckduckgo"}}`, []string{"query"}},
-		{"browser_close", "Close the browser", "Closes the browser; the next call starts a new one with nothing of this one.", reads, `{}`, nil},
+			`{"query":{"type":"string","maxLength":400},"engine":{"type":"string","enum":["duckduckgo","bing"],"default":"duckduckgo"}}`, []string{"query"}, nil},
+		{"browser_close", "Close the browser", "Closes the browser; the next call starts a new one with nothing of this one.", reads, `{}`, nil, runClose},
 	}
 }
 

@@ -68,17 +68,16 @@ func FuzzParseNodes(f *testing.F) {
 }
 
 func TestFenced(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	text := fenced("http://a.example/", "snapshot", strings.Repeat("línea\n", MaxPageText/7+100), now)
+	text := fenced("http://a.example/", "snapshot", strings.Repeat("línea\n", MaxPageText/7+100), "Your person has it as artifact x (snapshot.txt).")
 	first, rest, _ := strings.Cut(text, "\n")
 	mark, _, _ := strings.Cut(strings.TrimPrefix(first, "<<<"), ":")
-	if len(mark) < 26 || !strings.HasSuffix(rest, "\n"+mark+">>>") || !strings.Contains(first, "2001-09-09T01:46:40Z") {
+	if len(mark) < 26 || !strings.HasSuffix(rest, "\n"+mark+">>>") || !strings.Contains(first, time.Now().UTC().Format("2006-")) {
 		t.Errorf("%.200s … %s", text, text[len(text)-60:])
 	}
-	if !strings.Contains(first, "of 62139 bytes") || len(text) > MaxPageText+600 {
+	if !strings.Contains(first, "of 62139 bytes. Your person has it as artifact x (snapshot.txt). Everything") || len(text) > MaxPageText+600 {
 		t.Errorf("%d bytes; it says %s", len(text), first)
 	}
-	if again := fenced("http://a.example/", "snapshot", "x", now); strings.Contains(again, mark) {
+	if again := fenced("http://a.example/", "snapshot", "x", ""); strings.Contains(again, mark) {
 		t.Error("two fences are the same: a page could have seen the first one")
 	}
 }

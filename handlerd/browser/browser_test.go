@@ -1,0 +1,224 @@
+package browser
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// TestLazy: nothing of a browser exists before the first call that needs one, and a refused call is none.
+func TestLazy(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.refused("browser_snapshot", `{}`, "F.3", "browser_navigate")
+	r.refused("browser_click", `{"target":"e2"}`, "F.3")
+	r.refused("browser_navigate", `{"url":"http://10.0.0.1/"}`, "F.5")
+	r.refused("browser_nonsense", `{}`, "there is no tool", "tools/list")
+	if n := r.started(); n != 0 {
+		t.Fatalf("%d browsers were started", n)
+	}
+	r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`, `- button "Buy" [ref=e2]`, "written by the page", "http://shop.example.org")
+	r.ok("browser_snapshot", `{}`)
+	if n := r.started(); n != 1 {
+		t.Fatalf("%d browsers were started", n)
+	}
+}
+
+// TestGrant: nothing is served outside of a turn, in another session, or in a run that is over (F.2).
+func TestGrant(t *testing.T) {
+	r, w := atShop(t)
+	r.b.TurnEnded("r", "s", false)
+	if !w.isCut() {
+		t.Error("the turn is over and the network is not cut")
+	}
+	r.refused("browser_snapshot", `{}`, "F.2", "no turn")
+	r.b.TurnStarted("r", "s")
+	r.ok("browser_snapshot", `{}`, "Buy")
+	if w.isCut() {
+		t.Error("the network is cut in a turn")
+	}
+	if got := text(r.callAs("r", "other", "browser_snapshot", `{}`)); !strings.Contains(got, "F.2") {
+		t.Error(got)
+	}
+	r.b.TurnStarted("r", "other")
+	if got := text(r.callAs("r", "other", "browser_click", `{"target":"e2"}`)); !strings.Contains(got, "there is no page yet") {
+		t.Errorf("another session's page: %s", got)
+	}
+	r.mu.Lock()
+	delete(r.policies, "r")
+	r.mu.Unlock()
+	r.refused("browser_snapshot", `{}`, "F.2", "the run is over")
+}
+
+// TestUnknownSession: where the session is not known, any turn of the run counts.
+func TestUnknownSession(t *testing.T) {
+	r := newRig(t, Limits{})
+	if got := r.callAs("r", "", "browser_navigate", `{"url":"http://shop.example.org/"}`); got.IsError {
+		t.Fatal(text(got))
+	}
+	r.b.TurnStarted("r", "second")
+	r.b.TurnEnded("r", "s", false)
+	if got := r.callAs("r", "", "browser_snapshot", `{}`); got.IsError {
+		t.Fatal(text(got))
+	}
+	r.b.TurnEnded("r", "second", false)
+	if got := text(r.callAs("r", "", "browser_snapshot", `{}`)); !strings.Contains(got, "F.2") || !r.worker().isCut() {
+		t.Fatal(got)
+	}
+}
+
+// TestCancel: a turn's end ends the call that is under way; a cancelled turn closes the browser, and everything of it is
+// gone when TurnEnded returns.
+func TestCancel(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		r, w := atShop(t)
+		hanging := make(chan struct{})
+		w.change(func(w *fakeWorker) { w.hang, w.hangTool = hanging, "browser_wait_for" })
+		var wg sync.WaitGroup
+		var got *mcp.CallToolResult
+		wg.Go(func() { got = r.call("browser_wait_for", `{"text":"never"}`) })
+		<-hanging
+		r.b.TurnEnded("r", "s", cancelled)
+		wg.Wait()
+		if !got.IsError || !strings.Contains(text(got), "turn") {
+			t.Errorf("cancelled %v: %s", cancelled, text(got))
+		}
+		if closed := w.Err() != nil; closed != cancelled {
+			t.Errorf("cancelled %v: the browser is closed: %v", cancelled, closed)
+		}
+		r.b.TurnStarted("r", "s")
+		if cancelled {
+			r.refused("browser_snapshot", `{}`, "its turn was cancelled", "browser_navigate")
+		} else {
+			r.ok("browser_snapshot", `{}`)
+		}
+	}
+}
+
+func TestEnds(t *testing.T) {
+	r, w := atShop(t)
+	r.b.SessionClosed("r", "s")
+	if w.Err() == nil || r.gone != 1 {
+		t.Error("the session is closed and its browser is not")
+	}
+	r.b.TurnStarted("r", "s")
+	r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`)
+	w = r.worker()
+	r.b.RunEnded("r")
+	if w.Err() == nil || len(r.b.Holders()) != 0 {
+		t.Error("the run is over and its browser is not")
+	}
+	r.refused("browser_snapshot", `{}`, "F.2")
+	if err := r.b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.b.TurnStarted("r", "s")
+	r.refused("browser_navigate", `{"url":"http://shop.example.org/"}`)
+}
+
+// TestCrash: it is told once, whether it came in the middle of a call or between two, and the next call starts afresh.
+func TestCrash(t *testing.T) {
+	r, w := atShop(t)
+	hanging := make(chan struct{})
+	w.change(func(w *fakeWorker) { w.hang, w.hangTool = hanging, "browser_wait_for" })
+	go func() { <-hanging; w.die(errors.New("out of memory: 2 GiB of 2 GiB")) }()
+	r.refused("browser_wait_for", `{"text":"x"}`, "F.8", "out of memory", "is not known", "browser_navigate")
+	got := r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`, "Buy")
+	if strings.Contains(got, "out of memory") || r.started() != 2 {
+		t.Errorf("%d browsers; %s", r.started(), got)
+	}
+	w = r.worker()
+	w.die(errors.New("playwright-mcp ended: exit status 1"))
+	r.refused("browser_click", `{"target":"e2"}`, "exit status 1", "browser_navigate")
+	r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`, "Buy", "!exit status")
+	r.worker().die(errors.New("killed"))
+	r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`, "The browser before is gone (killed)")
+}
+
+func TestLaunchFails(t *testing.T) {
+	r := newRig(t, Limits{Sessions: 1})
+	r.failing = errors.New("no usable sandbox")
+	r.refused("browser_navigate", `{"url":"http://shop.example.org/"}`, "F.1", "no usable sandbox", "tell your person")
+	if n := len(r.b.Holders()); n != 0 || r.gone != 1 {
+		t.Errorf("%d places are held by what did not start, %d hosts given back", n, r.gone)
+	}
+	r.failing = nil
+	r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`)
+}
+
+// TestCapacity: one browser too many is refused with who holds the places, and closing one makes room.
+func TestCapacity(t *testing.T) {
+	r := newRig(t, Limits{Sessions: 1})
+	r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`)
+	r.mu.Lock()
+	r.policies["r2"] = r.policies["r"]
+	r.mu.Unlock()
+	r.b.TurnStarted("r2", "s")
+	got := text(r.callAs("r2", "s", "browser_navigate", `{"url":"http://shop.example.org/"}`))
+	r.has(got, "F.8", "1 browsers already", "run r of agent web", "idle for", "HANDLER_BROWSER_MAX_SESSIONS")
+	r.ok("browser_close", `{}`)
+	if got := r.callAs("r2", "s", "browser_navigate", `{"url":"http://shop.example.org/"}`); got.IsError {
+		t.Error(text(got))
+	}
+}
+
+// TestIdle: an attended browser ends when nothing was asked of it for long enough, and not while something is.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Limits{Idle: time.Minute})
+		r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`)
+		w := r.worker()
+		time.Sleep(50 * time.Second) // the bubble's clock: it takes no time
+		r.ok("browser_snapshot", `{}`)
+		time.Sleep(59 * time.Second) // the bubble's clock: it takes no time
+		synctest.Wait()
+		if w.Err() != nil {
+			t.Fatal("it was ended too early")
+		}
+		time.Sleep(2 * time.Second) // the bubble's clock: it takes no time
+		synctest.Wait()
+		if w.Err() == nil || len(r.b.Holders()) != 0 {
+			t.Fatal("it was not ended")
+		}
+		r.refused("browser_snapshot", `{}`, "nothing was asked of it for 1m0s", "browser_navigate")
+		r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`)
+		r.b.Close()
+	})
+}
+
+// TestLife: an unattended one ends at the end of its life, in use or not.
+func TestLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Limits{})
+		r.setPolicy(func(p *Policy) { p.Unattended = true; p.Rules = allow("shop.example.org") })
+		r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`)
+		w := r.worker()
+		for range 4 {
+			time.Sleep(time.Minute) // the bubble's clock: it takes no time
+			r.ok("browser_snapshot", `{}`)
+		}
+		hanging := make(chan struct{})
+		w.change(func(w *fakeWorker) { w.hang, w.hangTool = hanging, "read" })
+		time.Sleep(50 * time.Second) // the bubble's clock: it takes no time
+		r.refused("browser_snapshot", `{}`, "browser")
+		synctest.Wait()
+		if w.Err() == nil {
+			t.Fatal("it was not ended")
+		}
+		r.b.Close()
+	})
+}
+
+func TestLimits(t *testing.T) {
+	got := Limits{Sessions: 99, Tabs: 99, Life: time.Hour}.whole()
+	if got.Sessions != MaxSessions || got.Tabs != MaxTabs || got.Life != MaxLife || got.Idle != DefaultIdle {
+		t.Errorf("%+v", got)
+	}
+	if got := (Limits{}).whole(); got.Sessions != DefaultSessions || got.Tabs != DefaultTabs || got.Life != DefaultLife {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,528 @@
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/handlerd/handler/handlerd/artifacts"
+	"github.com/handlerd/handler/handlerd/gateway"
+	"github.com/handlerd/handler/policy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A fakePage is a page as the fake browser shows it.
+type fakePage struct {
+	url, title string
+	frames     []string // of other frames
+	workers    []string
+	tree       string          // the snapshot
+	facts      map[string]fact // by reference
+	fields     []field
+	focus      []fact
+}
+
+// A fakeWorker stands in for a sandbox with playwright-mcp: it knows the tools and our programs, and does what a test
+// says on each.
+type fakeWorker struct {
+	mu       sync.Mutex
+	spec     WorkerSpec
+	current  fakePage
+	tabs     []fakePage // besides the current one
+	service  []string
+	web      map[string]fakePage // what addresses show
+	modal    string              // what waits for an answer
+	events   string              // to be told with the next answer
+	closed   int                 // tabs that were closed because they were too many
+	calls    []string            // tools, programs as "facts"
+	args     map[string]string   // the last arguments of each, as JSON
+	on       map[string]func(w *fakeWorker, args string) *mcp.CallToolResult
+	files    map[string][]byte
+	written  map[string][]byte
+	cut      bool
+	done     chan struct{}
+	err      error
+	hang     chan struct{} // closed when a hanging call begins; nil: none hangs
+	hangTool string
+}
+
+func newWorker() *fakeWorker {
+	return &fakeWorker{
+		current: fakePage{url: "about:blank"}, web: map[string]fakePage{}, args: map[string]string{}, done: make(chan struct{}),
+		on: map[string]func(*fakeWorker, string) *mcp.CallToolResult{}, files: map[string][]byte{}, written: map[string][]byte{},
+	}
+}
+
+func programName(code string) string {
+	for name, mark := range map[string]string{"look": "serviceWorkers", "facts": "aria-ref=", "focus": "*:focus", "read": "collect", "shot": "fullPage: true"} {
+		if strings.Contains(code, mark) {
+			return name
+		}
+	}
+	return "unknown"
+}
+
+func (w *fakeWorker) Call(ctx context.Context, tool string, args any) (*mcp.CallToolResult, error) {
+	b, err := json.Marshal(args)
+	if err != nil {
+		return nil, err
+	}
+	name := tool
+	if tool == upstreamCode {
+		name = programName(string(b))
+	}
+	w.mu.Lock()
+	w.calls, w.args[name] = append(w.calls, name), string(b)
+	if w.hang != nil && w.hangTool == name {
+		close(w.hang)
+		w.hang = nil
+		w.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-w.done:
+			return nil, w.Err()
+		}
+	}
+	defer w.mu.Unlock()
+	select {
+	case <-w.done:
+		return nil, w.err
+	default:
+	}
+	r := w.answer(name, string(b))
+	if t, ok := r.Content[0].(mcp.TextContent); ok {
+		if w.modal != "" {
+			t.Text += "\n### Modal state\n" + w.modal
+		}
+		if w.events != "" {
+			t.Text += "\n### Events\n" + w.events
+			w.events = ""
+		}
+		r.Content[0] = t
+	}
+	return r, nil
+}
+
+// answer does what a tool or a program does. w.mu is held.
+func (w *fakeWorker) answer(name, args string) *mcp.CallToolResult {
+	program := slices.Contains([]string{"look", "facts", "focus", "read", "shot"}, name)
+	if w.modal != "" && name != "browser_tabs" && name != "browser_handle_dialog" && name != "browser_file_upload" {
+		return mcp.NewToolResultError("### Error\nError: Tool \"x\" does not handle the modal state.")
+	}
+	if on := w.on[name]; on != nil {
+		if r := on(w, args); r != nil {
+			return r
+		}
+	}
+	if program {
+		return result(w.program(name, args))
+	}
+	switch name {
+	case "browser_navigate":
+		var in struct{ URL string }
+		_ = json.Unmarshal([]byte(args), &in)
+		p, ok := w.web[in.URL]
+		if !ok {
+			w.current = fakePage{url: "chrome-error://chromewebdata/"}
+			return mcp.NewToolResultError("### Error\nError: page.goto: net::ERR_TUNNEL_CONNECTION_FAILED at " + in.URL + "\nCall log: x")
+		}
+		w.current = p
+	case "browser_tabs":
+		return mcp.NewToolResultText("### Result\n- 0: (current) [" + w.current.title + "](" + w.current.url + ")")
+	}
+	return mcp.NewToolResultText("### Result\nok")
+}
+
+func result(v any) *mcp.CallToolResult {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return mcp.NewToolResultText("### Result\n" + string(b))
+}
+
+func (w *fakeWorker) program(name, args string) any {
+	switch name {
+	case "look":
+		var at whereabouts
+		at.URL = w.current.url
+		all := append([]fakePage{w.current}, w.tabs...)
+		at.Tabs = make([]struct {
+			Current bool     `json:"current"`
+			URL     string   `json:"url"`
+			Frames  []string `json:"frames"`
+			More    bool     `json:"more"`
+			Workers []string `json:"workers"`
+		}, len(all))
+		for i, p := range all {
+			at.Tabs[i].Current, at.Tabs[i].URL, at.Tabs[i].Frames, at.Tabs[i].Workers = i == 0, p.url, append([]string{p.url}, p.frames...), p.workers
+		}
+		at.ServiceWorkers, at.Closed, w.closed = w.service, w.closed, 0
+		return at
+	case "facts":
+		f := facts{URL: w.current.url}
+		for _, ref := range slices.Sorted(maps.Keys(w.current.facts)) {
+			if !strings.Contains(args, `\"`+ref+`\"`) {
+				continue
+			}
+			one := w.current.facts[ref]
+			one.Ref, one.Lines = ref, nil
+			for line := range strings.Lines(w.current.tree) {
+				if strings.Contains(line, "[ref="+ref+"]") {
+					one.Lines = append(one.Lines, line)
+				}
+			}
+			f.Elements = append(f.Elements, one)
+		}
+		return f
+	case "focus":
+		return facts{URL: w.current.url, Elements: w.current.focus}
+	case "read":
+		return map[string]any{"snapshot": w.current.tree, "title": w.current.title, "fields": w.current.fields}
+	}
+	return nil
+}
+
+func (w *fakeWorker) ReadFile(_ context.Context, p string, most int64) ([]byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b, ok := w.files[p]
+	if !ok {
+		return nil, fmt.Errorf("%s is not there", p)
+	}
+	if int64(len(b)) > most {
+		return nil, &FileTooLargeError{p, most}
+	}
+	return b, nil
+}
+
+func (w *fakeWorker) WriteFile(_ context.Context, name string, content io.Reader) (string, error) {
+	b, err := io.ReadAll(content)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.written[name] = b
+	return "/in/" + name, err
+}
+
+func (w *fakeWorker) Run(context.Context, []string, int64) ([]byte, error) {
+	return nil, errors.New("nothing runs here")
+}
+
+func (w *fakeWorker) CutNetwork()   { w.setCut(true) }
+func (w *fakeWorker) AllowNetwork() { w.setCut(false) }
+func (w *fakeWorker) setCut(cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = cut
+}
+func (w *fakeWorker) isCut() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cut
+}
+
+func (w *fakeWorker) Done() <-chan struct{} { return w.done }
+func (w *fakeWorker) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+func (w *fakeWorker) Close() error { return w.die(ErrWorkerClosed) }
+
+// die ends the worker as a crash does.
+func (w *fakeWorker) die(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+		close(w.done)
+	}
+	return nil
+}
+
+func (w *fakeWorker) called(name string) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.calls {
+		if c == name {
+			n++
+		}
+	}
+	return n
+}
+
+// change does something to the page.
+func (w *fakeWorker) change(f func(*fakeWorker)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(w)
+}
+
+// A fakeStore keeps artifacts in memory.
+type fakeStore struct {
+	mu   sync.Mutex
+	all  []artifacts.Artifact
+	data [][]byte
+	full error
+}
+
+func (s *fakeStore) Add(_ context.Context, m artifacts.Meta, r io.Reader) (artifacts.Artifact, error) {
+	b, err := io.ReadAll(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.full != nil || err != nil {
+		return artifacts.Artifact{}, errors.Join(s.full, err)
+	}
+	a := artifacts.Artifact{ID: fmt.Sprintf("id%d", len(s.all)), Owner: m.Owner, Run: m.Run, Session: m.Session, Name: m.Name, Source: m.Source, Bytes: int64(len(b))}
+	s.all, s.data = append(s.all, a), append(s.data, b)
+	return a, nil
+}
+
+func (s *fakeStore) Get(_ context.Context, owner, id string) (artifacts.Artifact, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.all {
+		if a.ID == id && a.Owner == owner {
+			return a, nil
+		}
+	}
+	return artifacts.Artifact{}, &artifacts.NotFoundError{ID: id}
+}
+
+// A rig is a browser in a test: one run "r" of the agent "web" with one session "s", in a turn.
+type rig struct {
+	t *testing.T
+	b *Browser
+
+	mu       sync.Mutex
+	workers  []*fakeWorker // started, in order
+	next     []*fakeWorker // to be started
+	failing  error         // of Launch
+	policies map[string]Policy
+	asked    []Question
+	answer   func(Question) (bool, error)
+	names    map[string][]netip.Addr
+	local    map[string]http.Handler
+	store    *fakeStore
+	gone     int // sessions' hosts that were given back
+}
+
+func newRig(t *testing.T, limits Limits) *rig {
+	t.Helper()
+	r := &rig{t: t, store: &fakeStore{}, names: map[string][]netip.Addr{}, local: map[string]http.Handler{}, policies: map[string]Policy{}}
+	r.answer = func(Question) (bool, error) { return true, nil }
+	r.policies["r"] = Policy{Agent: "web", Rules: policy.Network{Agent: "web"}, Network: everything()}
+	for _, host := range []string{"shop.example.org", "other.example.org", "a.example.org"} {
+		r.names[host] = []netip.Addr{netip.MustParseAddr("93.184.216.34")}
+	}
+	b, err := New(Options{
+		Launcher: r, Policy: r.policy, Ask: r.ask, Resolve: r.resolve, Hosts: r.hosts, Artifacts: r.store, Owner: "user:1000", Limits: limits,
+		OpenFile: func(_, p string) (File, error) { return OpenBeneath([]string{t.TempDir()}, p) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.b = b
+	t.Cleanup(func() { b.Close() })
+	b.TurnStarted("r", "s")
+	return r
+}
+
+// everything is rules that refuse nothing that is public: what a test's browser reaches.
+func everything() policy.Network {
+	return policy.Network{Agent: "web", Unknown: policy.UnknownAsk}
+}
+
+func (r *rig) policy(run string) (Policy, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, ok := r.policies[run]
+	return p, ok
+}
+
+func (r *rig) setPolicy(f func(*Policy)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.policies["r"]
+	f(&p)
+	r.policies["r"] = p
+}
+
+func (r *rig) ask(ctx context.Context, q Question) (bool, error) {
+	r.mu.Lock()
+	r.asked = append(r.asked, q)
+	answer := r.answer
+	r.mu.Unlock()
+	return answer(q)
+}
+
+func (r *rig) questions() []Question {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.asked)
+}
+
+func (r *rig) resolve(_ context.Context, host string) ([]netip.Addr, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if addrs, ok := r.names[host]; ok {
+		return addrs, nil
+	}
+	return nil, errors.New("no such host")
+}
+
+func (r *rig) hosts(string, string) (func(string) http.Handler, func()) {
+	return func(host string) http.Handler {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.local[host]
+		}, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.gone++
+		}
+}
+
+func (r *rig) Launch(ctx context.Context, spec WorkerSpec) (Worker, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failing != nil {
+		return nil, r.failing
+	}
+	w := newWorker()
+	if len(r.next) > 0 {
+		w, r.next = r.next[0], r.next[1:]
+	}
+	w.spec = spec
+	w.web["http://shop.example.org/"] = shop()
+	r.workers = append(r.workers, w)
+	return w, nil
+}
+
+func (r *rig) started() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.workers)
+}
+
+// worker is the one that was started last.
+func (r *rig) worker() *fakeWorker {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.workers) == 0 {
+		r.t.Fatal("no browser was started")
+	}
+	return r.workers[len(r.workers)-1]
+}
+
+// shop is a page with a button, a link, a form and a password field.
+func shop() fakePage {
+	return fakePage{
+		url: "http://shop.example.org/", title: "Shop",
+		tree: strings.Join([]string{
+			`- generic [ref=e1]:`, `  - button "Buy" [ref=e2]`, `  - link "Away" [ref=e3]:`, `    - /url: http://other.example.org/`,
+			`  - textbox "Your name" [ref=e4]: Ada`, `  - textbox "Log in" [ref=e5]: hunter2`, `  - iframe [ref=e6]:`, `    - button "Pay" [ref=f1e1]`, ``,
+		}, "\n"),
+		facts: map[string]fact{
+			"e2":   {Element: element{Tag: "button", Targets: []string{"http://shop.example.org/buy"}}},
+			"e3":   {Element: element{Tag: "a", Targets: []string{"http://other.example.org/"}}},
+			"e4":   {Element: element{Tag: "input", Type: "text", Labels: "Your name"}},
+			"e5":   {Element: element{Tag: "input", Type: "password", Labels: "Log in"}},
+			"f1e1": {Frame: "http://other.example.org/pay", Element: element{Tag: "button"}},
+		},
+		frames: []string{"http://other.example.org/pay"},
+		fields: []field{{element{Tag: "input", Type: "text"}, "Ada"}, {element{Tag: "input", Type: "password"}, "hunter2"}},
+	}
+}
+
+// call uses a tool as the run's session.
+func (r *rig) call(tool, args string) *mcp.CallToolResult { return r.callAs("r", "s", tool, args) }
+
+func (r *rig) callAs(run, session, tool, args string) *mcp.CallToolResult {
+	r.t.Helper()
+	i, err := r.b.Open(context.Background(), gateway.Caller{Run: run, Agent: "web"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer i.Close()
+	res, err := i.Call(context.Background(), gateway.Call{
+		Caller: gateway.Caller{Run: run, Agent: "web"}, Session: session, Tool: tool, Args: json.RawMessage(args), Progress: func(float64, float64, string) {},
+	})
+	if err != nil {
+		return mcp.NewToolResultError(err.Error())
+	}
+	return res
+}
+
+func text(r *mcp.CallToolResult) string {
+	var all []string
+	for _, part := range r.Content {
+		if t, ok := part.(mcp.TextContent); ok {
+			all = append(all, t.Text)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// ok wants a call to succeed and to say some things.
+func (r *rig) ok(tool, args string, says ...string) string {
+	r.t.Helper()
+	res := r.call(tool, args)
+	got := text(res)
+	if res.IsError {
+		r.t.Fatalf("%s %s: %s", tool, args, got)
+	}
+	r.has(got, says...)
+	return got
+}
+
+// refused wants it to be refused, with some words.
+func (r *rig) refused(tool, args string, says ...string) string {
+	r.t.Helper()
+	res := r.call(tool, args)
+	got := text(res)
+	if !res.IsError {
+		r.t.Fatalf("%s %s was not refused: %s", tool, args, got)
+	}
+	r.has(got, says...)
+	return got
+}
+
+func (r *rig) has(got string, says ...string) {
+	r.t.Helper()
+	for _, want := range says {
+		if not, is := strings.CutPrefix(want, "!"); is {
+			if strings.Contains(got, not) {
+				r.t.Errorf("%q is in:\n%s", not, got)
+			}
+		} else if !strings.Contains(got, want) {
+			r.t.Errorf("%q is not in:\n%s", want, got)
+		}
+	}
+}
+
+// atShop is a rig whose browser shows the shop, just read.
+func atShop(t *testing.T) (*rig, *fakeWorker) {
+	t.Helper()
+	r := newRig(t, Limits{})
+	r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`, "button \"Buy\"")
+	r.mu.Lock()
+	r.asked = nil
+	r.mu.Unlock()
+	return r, r.worker()
+}

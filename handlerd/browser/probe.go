@@ -1,0 +1,181 @@
+package browser
+
+import (
+	"context"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// programs are what handlerd itself runs in playwright-mcp. The agent never gets to run one, nothing of an agent's goes
+// into one but references and numbers, and what they say comes from pages: it only ever makes handlerd refuse more.
+//
+//go:embed programs
+var programs embed.FS
+
+// program gives one, with its argument put in as JSON.
+func program(name string, arg any) string {
+	read := func(name string) string {
+		b, err := programs.ReadFile("programs/" + name + ".js")
+		if err != nil { // it is built in
+			panic(err)
+		}
+		return uncommented(string(b))
+	}
+	b, err := json.Marshal(arg)
+	if err != nil { // strings, numbers and booleans
+		panic(err)
+	}
+	text := strings.Replace(read(name), "ARGUMENT", string(b), 1)
+	return strings.ReplaceAll(text, "DESCRIBE", read("describe"))
+}
+
+// uncommented is a program without the comment before it: playwright-mcp takes an expression.
+func uncommented(s string) string {
+	for strings.HasPrefix(s, "//") {
+		_, s, _ = strings.Cut(s, "\n")
+	}
+	return strings.TrimSpace(s)
+}
+
+// Bounds of what is asked of pages.
+const (
+	maxFrames    = 200 // frames and workers of one tab that are looked at
+	upstreamCode = "browser_run_code_unsafe"
+)
+
+// An answer is what upstream gave.
+type answer struct {
+	text   string // of its first part: the sections
+	images []mcp.ImageContent
+	failed string // what went wrong; "" if nothing did
+	modal  string // what has to be answered first; "" for nothing
+}
+
+// modalError says that a dialog or a file chooser is open: nothing else works until it is answered.
+type modalError struct{ text string }
+
+func (e *modalError) Error() string { return "a dialog is open: " + e.text }
+
+// upstream uses a tool of playwright-mcp, within a time. What it reports besides is put down: downloads.
+func (u *use) upstream(ctx context.Context, tool string, args any, within time.Duration) (answer, error) {
+	timed, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	r, err := u.worker.Call(timed, tool, args)
+	if err != nil {
+		if ctx.Err() == nil && errors.Is(timed.Err(), context.DeadlineExceeded) {
+			return answer{}, refuse("F.8", fmt.Sprintf("the browser did not answer within %v", within), "")
+		}
+		return answer{}, err
+	}
+	var a answer
+	for _, part := range r.Content {
+		switch p := part.(type) {
+		case mcp.TextContent:
+			if a.text == "" {
+				a.text = p.Text
+			}
+		case mcp.ImageContent:
+			a.images = append(a.images, p)
+		}
+	}
+	a.modal = section(a.text, "Modal state")
+	if events := section(a.text, "Events"); events != "" && len(u.s.events) < maxEvents {
+		u.s.events = append(u.s.events, events)
+	}
+	if r.IsError {
+		if a.failed = section(a.text, "Error"); a.failed == "" {
+			a.failed = a.text
+		}
+	}
+	return a, nil
+}
+
+// probe runs one of our programs and reads what it gives.
+func (u *use) probe(ctx context.Context, name string, arg, into any) error {
+	a, err := u.upstream(ctx, upstreamCode, map[string]any{"code": program(name, arg)}, OpTime)
+	switch {
+	case err != nil:
+		return err
+	case a.modal != "":
+		return &modalError{a.modal}
+	case a.failed != "":
+		return refuse("F.8", "the page does not let itself be looked at: "+shorten(u.s.mask(a.failed), 300), "It may be changing: try again, or go to another page")
+	}
+	if err := json.Unmarshal([]byte(section(a.text, "Result")), into); err != nil {
+		return refuse("F.8", "what the page gave cannot be read", "Try again, or go to another page")
+	}
+	return nil
+}
+
+// A whereabouts is where the browser is.
+type whereabouts struct {
+	URL  string `json:"url"`
+	Tabs []struct {
+		Current bool     `json:"current"`
+		URL     string   `json:"url"`
+		Frames  []string `json:"frames"`
+		More    bool     `json:"more"`
+		Workers []string `json:"workers"`
+	} `json:"tabs"`
+	ServiceWorkers []string `json:"serviceWorkers"`
+	Closed         int      `json:"closed"` // tabs over the bound
+}
+
+// An element is what the DOM says of one.
+type element struct {
+	Tag          string   `json:"tag"`
+	Type         string   `json:"type"`
+	Autocomplete string   `json:"autocomplete"`
+	Name         string   `json:"name"`
+	ID           string   `json:"id"`
+	Placeholder  string   `json:"placeholder"`
+	AriaLabel    string   `json:"ariaLabel"`
+	Title        string   `json:"title"`
+	Labels       string   `json:"labels"`
+	InputMode    string   `json:"inputMode"`
+	MaxLength    int      `json:"maxLength"`
+	Masked       bool     `json:"masked"` // its style hides what it holds
+	Targets      []string `json:"targets"`
+}
+
+// A field is one that holds something.
+type field struct {
+	element
+	Value string `json:"value"`
+}
+
+// A fact is what is true of one element right now.
+type fact struct {
+	Ref     string   `json:"ref"`
+	Lines   []string `json:"lines"` // of the tree that name the reference
+	Frame   string   `json:"frame"` // "" for the page's own
+	Element element  `json:"element"`
+}
+
+// facts are what is true of what an action is about.
+type facts struct {
+	URL      string `json:"url"`
+	Elements []fact `json:"elements"`
+	Picture  string `json:"picture"` // PNG in base64
+	nodes    []node // of Elements, in order
+}
+
+// picture gives the picture of facts, bounded; nil for none.
+func (f facts) picture() []byte {
+	b, err := base64.StdEncoding.DecodeString(f.Picture)
+	if err != nil || len(b) == 0 {
+		return nil
+	}
+	small, err := scale(b, questionPicture)
+	if err != nil {
+		return nil
+	}
+	return small.data
+}
