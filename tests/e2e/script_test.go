@@ -242,7 +242,7 @@ func scriptEnv(ts *testscript.TestScript) []string {
 	env := []string{}
 	for _, name := range []string{
 		"PATH", "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "NO_COLOR", "USER", "LOGNAME",
-		"LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "WAYLAND_DISPLAY", "HANDLER_WAYLAND_SOCKET", "CANARY",
+		"LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "EDITOR", "WAYLAND_DISPLAY", "HANDLER_WAYLAND_SOCKET", "CANARY",
 	} {
 		if v := ts.Getenv(name); v != "" {
 			env = append(env, name+"="+v)
