@@ -63,7 +63,7 @@ func TestCommands(t *testing.T) {
 			switch words[1] {
 			case "DIR", "FILE", "[FILE]": // the shell's own
 			default:
-				t.Errorf("%s: %s is not completed", path, words[1])
+				t.Errorf("%s: %s is not completed: say in complete.go what it names", path, words[1])
 			}
 		}
 	}

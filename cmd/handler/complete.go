@@ -64,6 +64,10 @@ func (u *ui) argument(cmd *cobra.Command) (names completer, many bool) {
 		if cmd.Name() == "logs" {
 			names = u.loggedRuns
 		}
+	case "ID":
+		if cmd.Parent().Name() == "approvals" {
+			names = u.questionIDs
+		}
 	case "NAME":
 		switch parent := cmd.Parent().Name(); {
 		case parent == "agent" && cmd.Name() == "add":
@@ -196,6 +200,22 @@ func (u *ui) loggedRuns(ctx context.Context) []string {
 		if !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, run.id+"\t") }) {
 			names = append(names, run.id+"\tended "+ago(run.time))
 		}
+	}
+	return names
+}
+
+func (u *ui) questionIDs(ctx context.Context) []string {
+	c, _, ok := u.daemon()
+	if !ok {
+		return nil
+	}
+	list, err := c.Approvals(ctx, "")
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, a := range list {
+		names = append(names, shortID(a.ID)+"\t"+a.Text)
 	}
 	return names
 }
