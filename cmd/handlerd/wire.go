@@ -19,6 +19,7 @@ import (
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/display"
 	"github.com/handlerd/handler/handlerd/doctor"
+	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/secrets"
 	"github.com/handlerd/handler/handlerd/sessions"
@@ -196,9 +197,13 @@ func (w *wired) wireRuns() error {
 		return err
 	}
 	w.approvals = approvals.New(approvals.Options{Audit: log.Append, Logger: w.log.With("part", "approvals")})
+	var resolver egress.Resolver // the system's
+	if server, err := w.settings.Network.NameServer(); err == nil && server.IsValid() {
+		resolver = egress.DNSServer(server)
+	}
 	w.runs = sessions.New(sessions.Options{
-		Driver: w.driver,
-		Plan:   w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
+		Resolver: resolver, Driver: w.driver,
+		Plan: w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
 		Scopes: w.dirs.Scopes, Approvals: w.approvals, SaveRule: w.catalog.SaveRule,
 		Audit: log, Secrets: w.secrets, Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), StateDir: w.dirs.State, Guest: guest,
 		Logger: w.log,
