@@ -68,7 +68,7 @@ func TestMemoryWatch(t *testing.T) {
 					},
 					stats: func(context.Context) (sandbox.Stats, error) {
 						stats++
-						time.Sleep(2 * time.Millisecond)
+						time.Sleep(2 * time.Millisecond) // of the bubble's time: what an exact look costs
 						return sandbox.Stats{MemoryBytes: c.used(time.Since(born))}, nil
 					},
 					warn: func(text string) { got.warnings = append(got.warnings, text) },
@@ -239,7 +239,7 @@ func TestMachineWatch(t *testing.T) {
 		if end, warning := m.check(yes); end != nil || warning != "" || m.refuse() != nil {
 			t.Errorf("all is well: %v %q", end, warning)
 		}
-		time.Sleep(machineEvery)
+		time.Sleep(machineEvery) // of the bubble's time
 		memory.Store(100 << 20)
 		if end, _ := m.check(no); end != nil {
 			t.Errorf("a small run is ended: %v", end)
@@ -250,17 +250,17 @@ func TestMachineWatch(t *testing.T) {
 		if end, _ := m.check(yes); end != nil {
 			t.Errorf("the next is ended before the memory of the first could come back: %v", end)
 		}
-		time.Sleep(machineGrace)
+		time.Sleep(machineGrace) // of the bubble's time
 		if end, _ := m.check(yes); end == nil {
 			t.Error("the next is not ended")
 		}
-		time.Sleep(machineEvery)
+		time.Sleep(machineEvery) // of the bubble's time
 		memory.Store(8 << 30)
 		disk.Store(200 << 20)
 		if end, warning := m.check(yes); end != nil || !strings.Contains(warning, "200 MiB is left") {
 			t.Errorf("%v %q", end, warning)
 		}
-		time.Sleep(machineEvery)
+		time.Sleep(machineEvery) // of the bubble's time
 		disk.Store(1 << 20)
 		if end, _ := m.check(no); end == nil || end.Limit != "disk" || m.refuse() == nil {
 			t.Errorf("%v", end)
