@@ -9,6 +9,9 @@ SHELL := /bin/bash
 PREFIX ?= $(HOME)/.local
 VERSION ?= $(shell git describe --always --dirty --tags 2>/dev/null || cat VERSION 2>/dev/null || echo devel)
 
+# The date in the man pages is the sources', so that two builds of them are the same.
+EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y VERSION 2>/dev/null || echo 0)
+
 # What podman's bindings need to be built without C libraries.
 TAGS := remote,containers_image_openpgp,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper
 GOBUILD := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags "-s -w -X main.version=$(VERSION)"
@@ -22,10 +25,15 @@ build:
 	@for p in $(PROGRAMS); do $(GOBUILD) -o bin/$$p ./cmd/$$p || exit 1; done
 
 install: build
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/systemd/user
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/systemd/user $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+	  $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	install -m 0755 $(addprefix bin/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
 	install -m 0644 packaging/systemd/handlerd.socket $(DESTDIR)$(PREFIX)/share/systemd/user/
 	sed 's|@PREFIX@|$(PREFIX)|g' packaging/systemd/handlerd.service > $(DESTDIR)$(PREFIX)/share/systemd/user/handlerd.service
+	SOURCE_DATE_EPOCH=$(EPOCH) bin/handler man $(DESTDIR)$(PREFIX)/share/man/man1
+	bin/handler completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/handler
+	bin/handler completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_handler
+	bin/handler completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/handler.fish
 	@echo "installed to $(DESTDIR)$(PREFIX)/bin; next: handler doctor"
 	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) echo "that folder is not on your PATH yet: export PATH=$(PREFIX)/bin:\$$PATH";; esac
 

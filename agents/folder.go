@@ -23,14 +23,14 @@ func (e *NotFoundError) Error() string {
 	if e.Near != "" {
 		return fmt.Sprintf("no agent %q — did you mean %s", clip(e.Name), e.Near)
 	}
-	return fmt.Sprintf("no agent %q — handler agent list shows what there is", clip(e.Name))
+	return fmt.Sprintf("no agent %q", clip(e.Name))
 }
 
 // An ExistsError says that Save would have written over an agent.
 type ExistsError struct{ Name, File string }
 
 func (e *ExistsError) Error() string {
-	return fmt.Sprintf("there is an agent %s already (%s) — handler agent edit %s changes it", e.Name, e.File, e.Name)
+	return fmt.Sprintf("there is an agent %s already (%s)", e.Name, e.File)
 }
 
 // file gives where an agent is saved; the name is checked first, since it becomes a path.

@@ -26,8 +26,10 @@ func (b *Builder) BuildToolbox(ctx context.Context, name string, o BuildOptions,
 	}
 	r := newReporter("toolbox "+name, progress)
 	defer r.end()
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	if err := b.take(ctx, r); err != nil {
+		return err
+	}
+	defer b.release()
 	if o.IfStale {
 		entry, err := b.toolboxEntry(ctx, name)
 		if err != nil {
@@ -164,8 +166,10 @@ func (b *Builder) BuildAddon(ctx context.Context, name string, o BuildOptions, p
 	if m.Build == nil {
 		return fmt.Errorf("addon %s has nothing to build", name)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	if err := b.take(ctx, r); err != nil {
+		return err
+	}
+	defer b.release()
 	digest, err := m.Digest()
 	if err != nil {
 		return err
@@ -197,8 +201,10 @@ func (b *Builder) BuildHarness(ctx context.Context, name string, o BuildOptions,
 	if m.Build == nil {
 		return fmt.Errorf("harness %s has nothing to build: its agent is in the toolbox already", name)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	if err := b.take(ctx, r); err != nil {
+		return err
+	}
+	defer b.release()
 	digest, err := b.harnessDigest(m)
 	if err != nil {
 		return err

@@ -1,11 +1,11 @@
 package toolbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"sync"
 
 	"github.com/handlerd/handler/addons"
 	"github.com/handlerd/handler/harness"
@@ -82,8 +82,28 @@ const (
 type Builder struct {
 	opts Options
 	log  *slog.Logger
-	mu   sync.Mutex // held by a build
+	turn chan struct{} // holds a token while a build goes on
 }
+
+// take waits for a turn, and tells that it does; the person would else look at a build that says nothing. r may be nil.
+func (b *Builder) take(ctx context.Context, r *reporter) error {
+	select {
+	case b.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	if r != nil {
+		r.begin("waiting for another build")
+	}
+	select {
+	case b.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (b *Builder) release() { <-b.turn }
 
 // New checks options and makes a Builder. It touches no file and starts nothing.
 func New(opts Options) (*Builder, error) {
@@ -115,5 +135,5 @@ func New(opts Options) (*Builder, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Builder{opts: opts, log: log}, nil
+	return &Builder{opts: opts, log: log, turn: make(chan struct{}, 1)}, nil
 }

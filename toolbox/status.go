@@ -82,8 +82,10 @@ func (b *Builder) Status(ctx context.Context, kind, name string) (Entry, error) 
 // Remove removes an image, and with a named toolbox its recipe. What is not there is no error. The default toolbox
 // takes its base system along, so that the next build starts from nothing.
 func (b *Builder) Remove(ctx context.Context, kind, name string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	if err := b.take(ctx, nil); err != nil {
+		return err
+	}
+	defer b.release()
 	switch kind {
 	case sandbox.KindAddon:
 		return b.opts.Images.Remove(ctx, sandbox.AddonImage(name))

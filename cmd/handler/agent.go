@@ -16,6 +16,7 @@ import (
 	"github.com/handlerd/handler/configfile"
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/handlerd/scopes"
 )
 
 // catalog gives what the person and Handler have: agents, harnesses, addons.
@@ -257,6 +258,9 @@ func (u *ui) saveAgent(c catalog.Catalog, a *agents.Agent, replace bool) error {
 	if err := c.Check(a); err != nil {
 		return fault.Wrap(fault.Usage, err, "", "agent %s is not saved", a.Name)
 	}
+	if err := u.checkScopes(c, a, replace); err != nil {
+		return err
+	}
 	if err := agents.Save(c.AgentsDir(), a, replace); err != nil {
 		var exists *agents.ExistsError
 		if errors.As(err, &exists) {
@@ -268,6 +272,32 @@ func (u *ui) saveAgent(c catalog.Catalog, a *agents.Agent, replace bool) error {
 		_, err := fmt.Fprintf(w, "saved agent %s in %s; next: handler run %s \"…\"\n", a.Name, a.File, a.Name)
 		return err
 	})
+}
+
+// checkScopes refuses scopes that every run would refuse. A folder of a saved agent that is not there now, such as one on
+// a disk that is not mounted, is no reason to keep its person from changing something else.
+func (u *ui) checkScopes(c catalog.Catalog, a *agents.Agent, saved bool) error {
+	d, err := u.dirs()
+	if err != nil {
+		return err
+	}
+	rules, err := d.Scopes()
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "", "Handler's settings")
+	}
+	for _, s := range a.Scopes {
+		path := c.Expand(s.Path)
+		if saved && !exists(path) {
+			continue
+		}
+		var bad *scopes.Error
+		if _, err := rules.Check(path); errors.As(err, &bad) {
+			return fault.New(fault.Refused, bad.Remedy, "agent %s is not saved: the scope %s %s, so no run of it would start", a.Name, bad.Path, bad.Reason)
+		} else if err != nil {
+			return fault.Wrap(fault.Usage, err, "", "agent %s is not saved: the scope %s", a.Name, path)
+		}
+	}
+	return nil
 }
 
 func newAgentList(u *ui) *cobra.Command {
@@ -388,12 +418,12 @@ func newAgentEdit(u *ui) *cobra.Command {
 // editAgent opens a copy of the agent's file in the person's editor and reads it back; the saved one is replaced
 // only by one that is right.
 func (u *ui) editAgent(cmd *cobra.Command, a *agents.Agent) (*agents.Agent, error) {
-	editor := u.getenv("VISUAL")
-	if editor == "" {
-		editor = u.getenv("EDITOR")
+	if !terminal(u.in) {
+		return nil, fault.New(fault.Usage, "say what to change: handler agent edit "+a.Name+" --allow HOST", "no flags were given, and there is no terminal for an editor")
 	}
-	if editor == "" || !terminal(u.in) {
-		return nil, fault.New(fault.Usage, "handler agent edit "+a.Name+" --allow HOST, or: export EDITOR=nano", "no flags were given and no EDITOR is set for this terminal")
+	editor, err := u.editor(exec.LookPath)
+	if err != nil {
+		return nil, err
 	}
 	tmp, err := os.CreateTemp("", "handler-agent-*.toml")
 	if err != nil {
@@ -404,17 +434,31 @@ func (u *ui) editAgent(cmd *cobra.Command, a *agents.Agent) (*agents.Agent, erro
 	if err := errors.Join(err, tmp.Close()); err != nil {
 		return nil, err
 	}
-	words := strings.Fields(editor)
-	run := exec.CommandContext(cmd.Context(), words[0], append(words[1:], tmp.Name())...)
+	run := exec.CommandContext(cmd.Context(), editor[0], append(editor[1:], tmp.Name())...)
 	run.Stdin, run.Stdout, run.Stderr = u.in, u.out, u.errout
 	if err := run.Run(); err != nil {
-		return nil, fault.Wrap(fault.Failed, err, "", "the editor %s", words[0])
+		return nil, fault.Wrap(fault.Failed, err, "", "the editor %s", editor[0])
 	}
 	data, err := os.ReadFile(tmp.Name())
 	if err != nil {
 		return nil, err
 	}
 	return agents.Parse(a.Name, a.Name+".toml", data)
+}
+
+// editor is the person's, as a command line: what VISUAL or EDITOR says, else the first usual one that is installed.
+func (u *ui) editor(look func(string) (string, error)) ([]string, error) {
+	for _, name := range []string{"VISUAL", "EDITOR"} {
+		if words := strings.Fields(u.getenv(name)); len(words) > 0 {
+			return words, nil
+		}
+	}
+	for _, name := range []string{"sensible-editor", "nano", "vi"} {
+		if path, err := look(name); err == nil {
+			return []string{path}, nil
+		}
+	}
+	return nil, fault.New(fault.Usage, "export EDITOR=…, or give flags: see handler agent edit --help", "neither EDITOR is set nor is there a sensible-editor, nano or vi")
 }
 
 func newAgentRemove(u *ui) *cobra.Command {

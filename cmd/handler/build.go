@@ -37,7 +37,7 @@ func (u *ui) progress() progress {
 	switch {
 	case u.json:
 		return jsonProgress{u.out}
-	case terminal(u.errout):
+	case terminal(u.errout) && width(u.errout) > 0: // bars need a width, which some terminals have not
 		return &barProgress{u: u, bars: mpb.New(mpb.WithOutput(u.errout), mpb.WithWidth(24))}
 	default:
 		return &lineProgress{u: u}

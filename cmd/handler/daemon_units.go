@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -221,61 +222,68 @@ const followPause = 250 * time.Millisecond
 
 // daemonLog shows the end of the daemon's log file, and with follow what comes, over the daemon's turning of the file.
 func (u *ui) daemonLog(ctx context.Context, path string, follow bool, lines int) error {
-	var last [][]byte
+	var whole []byte
+	found := false
+	var file *os.File // of now; nil while there is none
 	for _, p := range []string{path + dirs.OldLog, path} {
-		data, err := os.ReadFile(p)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		f, err := os.Open(p)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
 			return fault.Wrap(fault.Failed, err, "", "handlerd's log")
 		}
-		if p == path && err != nil && len(last) == 0 && !follow {
-			return fault.New(fault.NotFound, "", "there is no log yet: handlerd was never started by a command here")
+		defer f.Close()
+		data, err := io.ReadAll(f)
+		if err != nil {
+			return fault.Wrap(fault.Failed, err, "", "handlerd's log")
 		}
-		last = append(last, bytes.SplitAfter(data, []byte{'\n'})...)
+		found, whole, file = true, append(whole, data...), f
+		if p != path {
+			file = nil
+		}
 	}
-	out := &lineWriter{line: u.daemonLine}
-	whole := bytes.Join(last, nil)
-	rows := bytes.SplitAfter(bytes.TrimSuffix(whole, []byte{'\n'}), []byte{'\n'})
-	if len(whole) > 0 {
-		for _, row := range rows[max(0, len(rows)-lines):] {
-			if err := out.line(string(bytes.TrimSuffix(row, []byte{'\n'}))); err != nil {
-				return err
-			}
+	if !found && !follow {
+		return fault.New(fault.NotFound, "", "there is no log yet: handlerd was never started by a command here")
+	}
+	rows := strings.Split(strings.TrimSuffix(string(whole), "\n"), "\n")
+	for _, row := range rows[max(0, len(rows)-lines):] {
+		if len(whole) == 0 {
+			break
+		}
+		if err := u.daemonLine(row); err != nil {
+			return err
 		}
 	}
 	if !follow {
 		return nil
 	}
-	return followFile(ctx, path, out)
+	return followFile(ctx, path, file, &lineWriter{line: u.daemonLine})
 }
 
-// followFile writes what is appended to the file at path to w, and goes on with the new file when it is turned.
-func followFile(ctx context.Context, path string, w io.Writer) error {
+// followFile writes what is appended to file, which is at path, to w, and goes on with the next one there when it is
+// turned; nil for one that is not there yet.
+func followFile(ctx context.Context, path string, file *os.File, w io.Writer) error {
 	tick := time.NewTicker(followPause)
 	defer tick.Stop()
-	var file *os.File
-	defer func() {
-		if file != nil {
-			file.Close()
-		}
-	}()
-	for first := true; ; first = false {
-		now, err := os.Stat(path)
-		switch {
-		case err == nil && file == nil:
-			if file, err = os.Open(path); err != nil {
+	for {
+		if file == nil {
+			f, err := os.Open(path)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
-			if first { // what was there has been shown
-				if _, err := file.Seek(0, io.SeekEnd); err != nil {
-					return err
-				}
+			if err == nil {
+				defer f.Close()
+				file = f
 			}
-		case file != nil:
+		}
+		if file != nil {
+			// Whether it was turned is asked first: what is read then is all there will be.
+			turned := !sameFile(path, file)
 			if _, err := io.Copy(w, file); err != nil {
 				return err
 			}
-			if old, serr := file.Stat(); err != nil || serr == nil && !os.SameFile(old, now) {
-				file.Close()
+			if turned {
 				file = nil
 				continue
 			}
@@ -286,4 +294,10 @@ func followFile(ctx context.Context, path string, w io.Writer) error {
 			return nil
 		}
 	}
+}
+
+func sameFile(path string, file *os.File) bool {
+	now, err := os.Stat(path)
+	old, oerr := file.Stat()
+	return err == nil && oerr == nil && os.SameFile(now, old)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/handlerd/handler/handlerd/api/client"
 	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/fault"
 )
 
 // running gives a client of the daemon without starting one; nil where none runs.
@@ -103,6 +104,11 @@ func newKill(u *ui) *cobra.Command {
 				return err
 			}
 			for _, id := range args {
+				if id == "" {
+					return errNoID()
+				}
+			}
+			for _, id := range args {
 				if err := c.Kill(cmd.Context(), id); err != nil {
 					return err
 				}
@@ -112,12 +118,27 @@ func newKill(u *ui) *cobra.Command {
 	}
 }
 
+// errNoID answers an empty id, as an empty variable of a script gives it: it is the beginning of every run's.
+func errNoID() error { return fault.New(fault.Usage, "see: handler ps", "the run's id is empty") }
+
 func newLogs(u *ui) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
-		Use: "logs RUN", Short: "Show what a run said on standard error, and what was refused", Args: usageArgs(cobra.ExactArgs(1)),
-		Example: "  handler logs k3f9\n  handler logs k3f9 --follow",
+		Use: "logs [RUN]", Short: "Show what a run said on standard error, and what was refused", Args: usageArgs(cobra.MaximumNArgs(1)),
+		Long: `Shows a run's log: what its agent said on standard error, what the rules refused, and what handlerd did. Logs outlive
+their runs. Without RUN it is the run whose log was written to last.`,
+		Example: "  handler logs\n  handler logs k3f9 --follow",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				id, err := u.latestRun()
+				if err != nil {
+					return err
+				}
+				args = []string{id}
+			}
+			if args[0] == "" {
+				return errNoID()
+			}
 			c, _, err := u.connect(cmd.Context())
 			if err != nil {
 				return err
@@ -133,4 +154,18 @@ func newLogs(u *ui) *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run ends")
 	return cmd
+}
+
+// latestRun is the run whose log was written to last; it is said which one that is.
+func (u *ui) latestRun() (string, error) {
+	d, err := u.dirs()
+	if err != nil {
+		return "", err
+	}
+	runs := endedRuns(d)
+	if len(runs) == 0 {
+		return "", fault.New(fault.NotFound, "start one: handler run AGENT \"…\"", "there was no run yet")
+	}
+	u.say("run %s, %s", runs[0].id, ago(runs[0].time))
+	return runs[0].id, nil
 }

@@ -36,8 +36,9 @@ proxy that checks every destination, and gives the agent a browser.`,
 	root.AddCommand(
 		newACP(u), newRun(u), newPS(u), newShell(u), newKill(u), newLogs(u),
 		newAgent(u), newHarness(u), newAddon(u), newToolbox(u), newPolicy(u), newGateway(u), newApprovals(u), newAudit(u), newSecret(u),
-		newDoctor(u), newDaemon(u), newVersion(u),
+		newDoctor(u), newDaemon(u), newVersion(u), newMan(),
 	)
+	u.addCompletions(root)
 	return root
 }
 

@@ -44,6 +44,9 @@ The exit code is the command's own.`,
 }
 
 func (u *ui) shell(cmd *cobra.Command, id string, command []string) error {
+	if id == "" {
+		return errNoID()
+	}
 	c, err := u.running(cmd)
 	if err != nil {
 		return err
@@ -71,7 +74,7 @@ func (u *ui) shell(cmd *cobra.Command, id string, command []string) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return errReported{exitInterrupted}
+		return ctx.Err() // what the shell says of its end is only that
 	case errors.Is(err, client.ErrLeave):
 		return fault.New(fault.Failed, "", "you left the shell; what ran in it was ended")
 	case err != nil:

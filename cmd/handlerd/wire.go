@@ -19,8 +19,8 @@ import (
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/display"
 	"github.com/handlerd/handler/handlerd/doctor"
+	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
-	"github.com/handlerd/handler/handlerd/scopes"
 	"github.com/handlerd/handler/handlerd/secrets"
 	"github.com/handlerd/handler/handlerd/sessions"
 	"github.com/handlerd/handler/handlerd/settings"
@@ -54,7 +54,7 @@ func wire(d dirs.Dirs, log *slog.Logger) (w *wired, err error) {
 			made.close()
 		}
 	}()
-	if w.settings, err = settings.Load(w.settingsFile()); err != nil {
+	if w.settings, err = settings.Load(w.dirs.Settings()); err != nil {
 		return nil, fault.Wrap(fault.Usage, err, "", "Handler's settings")
 	}
 	for _, dir := range []string{d.State, d.Data} {
@@ -197,10 +197,14 @@ func (w *wired) wireRuns() error {
 		return err
 	}
 	w.approvals = approvals.New(approvals.Options{Audit: log.Append, Logger: w.log.With("part", "approvals")})
+	var resolver egress.Resolver // the system's
+	if server, err := w.settings.Network.NameServer(); err == nil && server.IsValid() {
+		resolver = egress.DNSServer(server)
+	}
 	w.runs = sessions.New(sessions.Options{
-		Driver: w.driver,
-		Plan:   w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
-		Scopes: w.scopes, Approvals: w.approvals, SaveRule: w.catalog.SaveRule,
+		Resolver: resolver, Driver: w.driver,
+		Plan: w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
+		Scopes: w.dirs.Scopes, Approvals: w.approvals, SaveRule: w.catalog.SaveRule,
 		Audit: log, Secrets: w.secrets, Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), StateDir: w.dirs.State, Guest: guest,
 		Logger: w.log,
 	})
@@ -215,23 +219,6 @@ func (w *wired) auditLife(text string) {
 		w.log.Error("audit line not written", "kind", r.Kind, "error", err)
 	}
 }
-
-// scopes says what may be a scope; the settings are read anew, so that what a person has just protected is.
-func (w *wired) scopes() (scopes.Config, error) {
-	now, err := settings.Load(w.settingsFile())
-	if err != nil {
-		return scopes.Config{}, err
-	}
-	d := w.dirs
-	return scopes.Config{
-		Home:    d.Home,
-		Handler: []string{d.Config, d.State, d.Data, d.Run},
-		Engine:  []string{filepath.Join(d.Home, ".local/share/containers"), filepath.Join(d.XDGRun, "containers")},
-		Runtime: d.XDGRun, Protect: now.Protect.Paths, Allow: now.Protect.Allowed,
-	}, nil
-}
-
-func (w *wired) settingsFile() string { return filepath.Join(w.dirs.Config, "handler.toml") }
 
 // findDisplay looks for the Wayland socket that whoever asked for the run means; what they do not say, the daemon's
 // own environment may.

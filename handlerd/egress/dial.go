@@ -28,15 +28,32 @@ type Dialer interface {
 	DialAddr(ctx context.Context, addr netip.AddrPort, check func(netip.AddrPort) error) (net.Conn, error)
 }
 
-// systemResolver is Go's own resolver, so that a lookup can be cancelled.
-type systemResolver struct{}
+// systemResolver is Go's own resolver, so that a lookup can be cancelled. It keeps no answer: each request is judged by
+// what the name says then, which is never older than its time to live.
+type systemResolver struct {
+	server netip.AddrPort // invalid: those of resolv.conf
+}
+
+// DNSServer gives a resolver that asks one name server, and not those of resolv.conf; the names of /etc/hosts are known
+// all the same.
+func DNSServer(server netip.AddrPort) Resolver { return systemResolver{server: server} }
 
 // LookupNetIP keeps the search list of resolv.conf away from names with a dot: they are looked up as written.
-func (systemResolver) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+func (s systemResolver) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	if strings.Contains(host, ".") {
 		host += "."
 	}
-	r := net.Resolver{PreferGo: true}
+	r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, server string) (net.Conn, error) {
+		if s.server.IsValid() {
+			server = s.server.String()
+		}
+		conn, err := new(net.Dialer).DialContext(ctx, network, server)
+		if err == nil {
+			// Or a look-up that nobody waits for would go on until its server's time is over.
+			context.AfterFunc(ctx, func() { conn.Close() })
+		}
+		return conn, err
+	}}
 	return r.LookupNetIP(ctx, network, host)
 }
 

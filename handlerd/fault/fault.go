@@ -6,6 +6,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // A Kind says whose turn it is after a fault.
@@ -43,8 +44,16 @@ func New(kind Kind, hint, format string, args ...any) *Fault {
 }
 
 // Wrap makes a fault whose cause is err and whose text ends with err's.
+// A cause that is a Fault of its own gives its text alone, and its hint where there is no other: nothing is said twice.
 func Wrap(kind Kind, err error, hint, format string, args ...any) *Fault {
-	return &Fault{Kind: kind, Hint: hint, Text: fmt.Sprintf(format, args...) + ": " + err.Error(), Err: err}
+	text := err.Error()
+	if inner := (*Fault)(nil); errors.As(err, &inner) && inner.Hint != "" {
+		text = strings.TrimSuffix(text, "\n  "+inner.Hint)
+		if hint == "" {
+			hint = inner.Hint
+		}
+	}
+	return &Fault{Kind: kind, Hint: hint, Text: fmt.Sprintf(format, args...) + ": " + text, Err: err}
 }
 
 // Of gives err as a Fault: the one in its chain, or a Failed one with err's text.

@@ -2,10 +2,12 @@ package secrets
 
 import (
 	"bytes"
+	"encoding/gob"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
+	htmltemplate "html/template"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -13,7 +15,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"text/template"
 
+	"github.com/pelletier/go-toml/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,6 +44,12 @@ func TestValueShowsItselfNowhere(t *testing.T) {
 		if data, err := xml.Marshal(holder); err == nil {
 			log.Write(data)
 		}
+		_ = gob.NewEncoder(&log).Encode(holder) // a type without exported fields is refused
+		if data, err := toml.Marshal(holder); err == nil {
+			log.Write(data)
+		}
+		_ = template.Must(template.New("").Parse("{{.}} {{printf \"%#v\" .}}")).Execute(&log, holder)
+		_ = htmltemplate.Must(htmltemplate.New("").Parse("<p title={{.}}>{{.}}<script>x = {{.}}</script>")).Execute(&log, holder)
 		fmt.Fprintln(&log, errors.Join(fmt.Errorf("with %v", holder)))
 	}
 	hexed := fmt.Sprintf("%x", canary)

@@ -57,6 +57,7 @@ type memoryWatch struct {
 	measured  time.Time
 	took      time.Duration
 	known     bool
+	wrong     int // how often in a row the cheap number was at the limit and the exact one nowhere near
 	warnedFor map[string]time.Time
 }
 
@@ -99,7 +100,9 @@ func (w *memoryWatch) look(ctx context.Context) (next time.Duration, ended bool)
 	if w.known {
 		used = min(used, w.exact+max(0, used-w.glanced))
 	}
-	if used*100 >= limit*WarnPercent && time.Since(w.measured) >= watchShare*w.took {
+	// At the limit by the cheap number there is no time to lose, unless that was wrong again and again.
+	pressing := used >= limit && w.wrong < watchShare
+	if pressing || used*100 >= limit*WarnPercent && time.Since(w.measured) >= watchShare*w.took {
 		glanced := s.MemoryBytes
 		start := time.Now()
 		if s, err = w.stats(ctx); err != nil || ctx.Err() != nil {
@@ -112,7 +115,11 @@ func (w *memoryWatch) look(ctx context.Context) (next time.Duration, ended bool)
 			w.stop(&limitError{Limit: "memory", Used: agents.Amount(used, limit), Allowed: agents.Amount(limit, limit), Hint: w.hint("memory", "")})
 			return 0, true
 		}
+		if pressing {
+			w.wrong++
+		}
 		if used*100 >= limit*WarnPercent {
+			w.wrong = 0
 			w.warnOnce("memory", fmt.Sprintf("memory: %s of %s is used%s", agents.Amount(used, limit), agents.Amount(limit, limit), endsAt(w.memory.Watched)))
 		}
 	}
@@ -176,20 +183,39 @@ type timeWatch struct {
 // run watches until ctx is done or a limit is met. Its times are of the monotonic clock: a clock that is set, or a
 // machine that slept, ends nothing early.
 func (w *timeWatch) run(ctx context.Context) {
-	ticker := time.NewTicker(tickEvery)
-	defer ticker.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
 		if err := w.look(ctx); err != nil {
 			w.stop(err)
 			return
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+		timer.Reset(w.next())
 	}
 }
+
+// next is how long nothing can come of a look: until a tick, the warning before the end, or the end.
+func (w *timeWatch) next() time.Duration {
+	next := tickEvery
+	if left := w.lifetime - time.Since(w.born); w.lifetime > 0 {
+		next = min(next, left)
+		if !w.warnedLife {
+			next = min(next, left-w.warnLife())
+		}
+	}
+	if w.idle > 0 {
+		next = min(next, w.idle-time.Since(w.active()))
+	}
+	return max(next, time.Millisecond)
+}
+
+// warnLife is how long before the end of its lifetime a run is told of it.
+func (w *timeWatch) warnLife() time.Duration { return min(lifetimeWarn, w.lifetime/5) }
 
 func (w *timeWatch) look(ctx context.Context) *limitError {
 	for _, check := range []func(context.Context) *limitError{w.lookLife, w.lookIdle, w.lookState, func(context.Context) *limitError { return w.machine() }} {
@@ -208,7 +234,7 @@ func (w *timeWatch) lookLife(context.Context) *limitError {
 	if left <= 0 {
 		return &limitError{Limit: "lifetime", Why: "the run is " + timeText(w.lifetime) + " old, which is all it was given", Hint: w.hint("lifetime", "none")}
 	}
-	if left <= min(lifetimeWarn, w.lifetime/5) && !w.warnedLife {
+	if left <= w.warnLife() && !w.warnedLife {
 		w.warnedLife = true
 		w.warn("lifetime: the run is ended in " + timeText(left))
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,26 @@ type Settings struct {
 	Engine  Engine  `toml:"engine"`
 	Toolbox Toolbox `toml:"toolbox"`
 	Protect Protect `toml:"protect"`
+	Network Network `toml:"network"`
+}
+
+// Network says how runs' proxies reach the network.
+type Network struct {
+	// Resolver is the name server that they ask, "ADDRESS:PORT"; "" for those of /etc/resolv.conf. It takes effect
+	// when the daemon starts.
+	Resolver string `toml:"resolver"`
+}
+
+// NameServer is Resolver as an address; invalid if there is none.
+func (n Network) NameServer() (netip.AddrPort, error) {
+	if n.Resolver == "" {
+		return netip.AddrPort{}, nil
+	}
+	addr, err := netip.ParseAddrPort(n.Resolver)
+	if err != nil || addr.Port() == 0 || addr.Addr().IsUnspecified() || addr.Addr().IsMulticast() {
+		return netip.AddrPort{}, fmt.Errorf("network.resolver must be the address and port of a name server, such as 192.0.2.1:53, not %q", n.Resolver)
+	}
+	return addr, nil
 }
 
 // Engine says which podman runs the sandboxes (A.10).
@@ -76,6 +97,9 @@ func (s Settings) validate() error {
 		if p, err := url.Parse(u); err != nil || p.Host == "" || (p.Scheme != "http" && p.Scheme != "https") {
 			return fmt.Errorf("%s must be an http or https address, not %q", key, u)
 		}
+	}
+	if _, err := s.Network.NameServer(); err != nil {
+		return err
 	}
 	for _, p := range append(append([]string{}, s.Protect.Paths...), s.Protect.Allowed...) {
 		if p == "" || filepath.IsAbs(p) || strings.HasPrefix(filepath.Clean(p), "..") {

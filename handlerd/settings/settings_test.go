@@ -15,6 +15,10 @@ func TestLoad(t *testing.T) {
 		{"relative socket", "[engine]\nsocket = \"x\"\n", "engine.socket must be an absolute path"},
 		{"runtime", "[engine]\nruntime = \"kata\"\n", "engine.runtime must be crun or runc"},
 		{"mirror", "[toolbox]\nmirror = \"ftp://x\"\n", "toolbox.mirror must be an http"},
+		{"resolver", "[network]\nresolver = \"[::1]:5353\"\n", ""},
+		{"resolver by name", "[network]\nresolver = \"dns.example:53\"\n", "network.resolver must be the address and port"},
+		{"resolver without a port", "[network]\nresolver = \"192.0.2.1\"\n", "network.resolver must be the address and port"},
+		{"resolver everywhere", "[network]\nresolver = \"0.0.0.0:53\"\n", "network.resolver must be the address and port"},
 		{"escape", "[protect]\npaths = [\"../x\"]\n", "must be a path below a scope"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -43,16 +43,15 @@ func (v *view) scanIfGrown(all []usage, shared int64) {
 
 // scanLoose finds the memory that no mount of the sandbox's and no process shows: files of memfd_create and deleted
 // ones that are open, and tmpfs that the agent mounted in a namespace of its own, or holds by a descriptor alone. It
-// sets v.loose and gives the files that were counted. v.mu is held.
-func (v *view) scanLoose(all []usage) map[fileID]bool {
+// sets v.loose and v.files. v.mu is held.
+func (v *view) scanLoose(all []usage) {
 	began := time.Now()
 	s := looseScan{view: v, files: map[fileID]bool{}, systems: map[uint64]bool{}, namespaces: map[uint64]bool{v.mnt: true}}
 	for _, u := range all {
 		s.mounts(u.pid)
 		s.descriptors(u.pid)
 	}
-	v.loose, v.scanned, v.took = s.bytes, began, time.Since(began)
-	return s.files
+	v.loose, v.files, v.scanned, v.took = s.bytes, s.files, began, time.Since(began)
 }
 
 // A looseScan is one look.

@@ -60,7 +60,9 @@ func (v *view) measure() (sandbox.Stats, error) {
 	if err != nil {
 		return sandbox.Stats{}, notGone(err)
 	}
-	counted := v.scanLoose(all)
+	if time.Since(v.scanned) >= looseShare*v.took {
+		v.scanLoose(all)
+	}
 	s := sandbox.Stats{Processes: len(all)}
 	held := v.ownTmpfs() + v.loose
 	buf := make([]byte, 8<<10)
@@ -82,7 +84,7 @@ func (v *view) measure() (sandbox.Stats, error) {
 	}
 	for i, u := range all {
 		if mapped[i] > sharedDetail {
-			if other, err := v.unnamed(u.pid, counted); err == nil {
+			if other, err := v.unnamed(u.pid, v.files); err == nil {
 				mapped[i] = other
 			}
 		}

@@ -30,8 +30,9 @@ type view struct {
 
 	mu      sync.Mutex
 	closed  bool
-	loose   int64 // bytes that no mounted tmpfs holds and no process need have mapped; of the last look (scanLoose)
-	level   int64 // the machine's shared memory at that look
+	loose   int64           // bytes that no mounted tmpfs holds and no process need have mapped; of the last look (scanLoose)
+	files   map[fileID]bool // that are counted in loose one by one
+	level   int64           // the machine's shared memory at that look
 	scanned time.Time
 	took    time.Duration
 }

@@ -139,6 +139,11 @@ func (s *suite) refusedCalls(t *testing.T) {
 			t.Errorf("%s: %+v, want EPERM or ENOSYS", op, o)
 		}
 	}
+	for op, o := range s.try(t, nil, "sched_setaffinity") {
+		if o.Errno != "EPERM" { // a limit of whole processors would not hold
+			t.Errorf("%s: %+v, want EPERM", op, o)
+		}
+	}
 	for op, o := range s.try(t, nil, "vsock") {
 		if o.OK {
 			t.Errorf("%s: %+v", op, o)

@@ -71,6 +71,7 @@ func groups() []group {
 	return []group{
 		{"relay", measureRelay},
 		{"egress", measureEgress},
+		{"audit", measureAudit},
 		{"start", measureStart},
 		{"memory", measureMemory},
 		{"life", measureLife},

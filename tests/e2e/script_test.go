@@ -41,7 +41,8 @@ type command = func(ts *testscript.TestScript, neg bool, args []string)
 //	kill9 WHAT RUN            SIGKILL to the agent, guest, editor, conmon or handlerd of a run
 //	nothing-left RUN [LIMIT]  of a run nothing is left within LIMIT (15s): process, container, mount, folder;
 //	                          with "!" before it, all of these are seen now
-//	serve NAME [DIR]          an HTTP server on 127.0.0.1 outside every sandbox; sets NAME to host:port (see serve_test.go)
+//	serve NAME [DIR]          an HTTP server on 127.0.0.1 outside every sandbox; sets NAME to host:port, NAME_PORT to the port (see serve_test.go)
+//	nameserver VAR NAME=ADDRESS,…|…   a name server on 127.0.0.1; sets VAR to host:port (see nameserver_test.go)
 //	served NAME REGEXP        the server NAME saw a request that fits: "METHOD PATH", then its headers, a line each
 //	served-soon NAME REGEXP   the same, waited for
 //	absent TEXT PATH…         TEXT occurs in none of the files and folders
@@ -198,6 +199,7 @@ func commands() map[string]command {
 		"serve":        cmdServe,
 		"served":       cmdServed,
 		"served-soon":  cmdServedSoon,
+		"nameserver":   cmdNameserver,
 		"absent":       cmdAbsent,
 		"audit":        cmdAudit,
 		"poll":         cmdPoll,
@@ -242,7 +244,7 @@ func scriptEnv(ts *testscript.TestScript) []string {
 	env := []string{}
 	for _, name := range []string{
 		"PATH", "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "NO_COLOR", "USER", "LOGNAME",
-		"LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "WAYLAND_DISPLAY", "HANDLER_WAYLAND_SOCKET", "CANARY",
+		"LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "EDITOR", "WAYLAND_DISPLAY", "HANDLER_WAYLAND_SOCKET", "CANARY",
 	} {
 		if v := ts.Getenv(name); v != "" {
 			env = append(env, name+"="+v)

@@ -61,7 +61,9 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	}))
 	of(ts).servers[args[0]] = srv
 	ts.Defer(func() { srv.http.CloseClientConnections(); srv.http.Close() })
-	ts.Setenv(args[0], strings.TrimPrefix(srv.http.URL, "http://"))
+	address := strings.TrimPrefix(srv.http.URL, "http://")
+	ts.Setenv(args[0], address)
+	ts.Setenv(args[0]+"_PORT", address[strings.LastIndexByte(address, ':')+1:])
 }
 
 func echo(w http.ResponseWriter, r *http.Request) {

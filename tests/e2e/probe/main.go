@@ -11,6 +11,7 @@
 //	probe write PATH…        creates or overwrites each
 //	probe syscalls           what the seccomp profile and the missing capabilities refuse
 //	probe flood SOCKET N     opens N connections, holds them, and says how many were taken
+//	probe drip ADDR KIND…    sends a request's header a byte at a time, or nothing, and says when it was cut
 //	probe globals SOCKET     what the Wayland compositor on SOCKET offers, a line each
 //	probe kill-all           SIGKILL to every process it can reach
 //	probe stubborn           leaves a process behind that ignores every signal it can, in a session of its own
@@ -32,7 +33,7 @@ func main() {
 	args := os.Args[2:]
 	commands := map[string]func([]string){
 		"net": tryNet, "get": get, "hold": hold, "proxy": proxy, "find": find, "status": status, "processes": processes, "write": write,
-		"syscalls": syscalls, "flood": flood, "kill-all": killAll, "stubborn": stubborn, "loop": loop, "agent": agentMain,
+		"syscalls": syscalls, "flood": flood, "drip": drip, "kill-all": killAll, "stubborn": stubborn, "loop": loop, "agent": agentMain,
 		"chroot-out": insideChroot, "globals": globals, "affinity": affinity, "eat": eat, "burrow": burrow,
 	}
 	f := commands[os.Args[1]]

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -159,6 +160,43 @@ func sendRaw(text string) (string, error) {
 		err = nil
 	}
 	return string(buf[:n]), err
+}
+
+// drip sends headers of each kind a byte at a time, all kinds at once, and says how many seconds they were borne with.
+func drip(args []string) {
+	var wg sync.WaitGroup
+	for _, kind := range args[1:] {
+		wg.Go(func() { dripOne(args[0], kind) })
+	}
+	wg.Wait()
+}
+
+func dripOne(addr, kind string) {
+	c, err := net.DialTimeout("tcp", addr, tries)
+	if err != nil {
+		fmt.Printf("drip %s: %v\n", kind, err)
+		return
+	}
+	defer c.Close()
+	text := map[string]string{
+		"CONNECT": "CONNECT unnamed.example.com:443 HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("X: y\r\n", 100),
+		"GET":     "GET http://unnamed.example.com/ HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("X: y\r\n", 100),
+	}[kind]
+	began := time.Now()
+	for time.Since(began) < time.Minute {
+		if text != "" {
+			if _, err := io.WriteString(c, text[:1]); err != nil {
+				break
+			}
+			text = text[1:]
+		}
+		_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		var t net.Error
+		if _, err := c.Read(make([]byte, 100)); err != nil && !(errors.As(err, &t) && t.Timeout()) {
+			break
+		}
+	}
+	fmt.Printf("drip %s: cut after %.0f s\n", kind, time.Since(began).Seconds())
 }
 
 // flood holds as many connections to a socket as it gets.

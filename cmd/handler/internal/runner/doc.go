@@ -25,7 +25,7 @@
 //	                                                          destination in detail: answer also allow_run,
 //	                                                          reject_run; by also elsewhere
 //	{"event":"notice","severity","text"}                      what the agent or we remark; severity: info, warning, error
-//	{"event":"done","status","stop_reason","seconds","tool_calls","refused","images","error":{"message","code","rule","reason","hint"}}
+//	{"event":"done","run","status","stop_reason","seconds","tool_calls","refused","images","error":{"message","code","rule","reason","hint"}}
 //
-// "done" is always the last line; "status" is the exit status.
+// "done" is always the last line; "status" is the exit status, but for 130 where Ctrl-C ended it.
 package runner

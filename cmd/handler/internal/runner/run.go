@@ -189,7 +189,7 @@ func (r *run) finish(stop string, err error) (Outcome, error) {
 	seconds := round(out.Elapsed)
 	images := len(out.Images)
 	e := event{
-		Event: evDone, Status: out.Status, StopReason: out.StopReason, Seconds: &seconds, ToolCalls: &out.ToolCalls,
+		Event: evDone, Run: r.opts.Run, Status: out.Status, StopReason: out.StopReason, Seconds: &seconds, ToolCalls: &out.ToolCalls,
 		Refused: &out.Refused, Images: &images, Error: describe(err), summary: r.summary(out, err),
 	}
 	if perr := r.screen.emit(e); perr != nil && err == nil {
