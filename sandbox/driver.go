@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
 )
 
@@ -30,6 +31,15 @@ type Driver interface {
 	// Glance measures a running sandbox in a fraction of the time of Stats. Its MemoryBytes count what several
 	// processes share once for each of them: not less than those of Stats, but for what no process has mapped.
 	Glance(ctx context.Context, id string) (Stats, error)
+	// OpenFile opens a regular file of a running sandbox for reading, by its absolute path inside, which lies on one
+	// of the sandbox's tmpfs; nothing else is opened. No symbolic link is followed and nothing is waited for, whatever
+	// processes inside do meanwhile. They may go on changing it: read it once, and bounded. fs.ErrNotExist is among
+	// the errors' causes where there is no such file.
+	OpenFile(ctx context.Context, id, path string) (*os.File, error)
+	// CreateFile makes a file of a running sandbox, 0600, with the folders on its way, by its absolute path inside,
+	// which lies on one of the sandbox's tmpfs, and opens it for writing. What is there already is an error, and so is
+	// a symbolic link on the way.
+	CreateFile(ctx context.Context, id, path string) (*os.File, error)
 	// Info says what the engine is and what it can keep. It may be slow; keep it off the way to a start.
 	Info(ctx context.Context) (Info, error)
 }

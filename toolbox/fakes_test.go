@@ -197,6 +197,12 @@ func (f *driver) List(context.Context, map[string]string) ([]sandbox.Sandbox, er
 }
 func (f *driver) Stats(context.Context, string) (sandbox.Stats, error) { return sandbox.Stats{}, nil }
 
+func (f *driver) OpenFile(context.Context, string, string) (*os.File, error) {
+	return nil, errors.New("no files here")
+}
+func (f *driver) CreateFile(context.Context, string, string) (*os.File, error) {
+	return nil, errors.New("no files here")
+}
 func (f *driver) Glance(context.Context, string) (sandbox.Stats, error) { return sandbox.Stats{}, nil }
 func (f *driver) Info(context.Context) (sandbox.Info, error)            { return sandbox.Info{}, nil }
 

@@ -52,6 +52,7 @@ const (
 	StepRemove  Step = "remove"
 	StepList    Step = "list"
 	StepStats   Step = "stats"
+	StepFile    Step = "file"
 	StepInfo    Step = "info"
 	StepBuild   Step = "build"
 	StepImport  Step = "import"

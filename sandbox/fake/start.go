@@ -23,8 +23,9 @@ const markName = "HANDLER_FAKE_SANDBOX"
 type box struct {
 	id, name string
 	labels   map[string]string
-	dir      string // its own folder
-	guest    bool   // whether the first process is the guest
+	dir      string            // its own folder
+	tmpfs    map[string]string // the folders that stand for its tmpfs, by their paths inside
+	guest    bool              // whether the first process is the guest
 	cmd      *exec.Cmd
 	started  time.Time
 	reaped   atomic.Bool   // the first process's number may be another's by now
@@ -69,6 +70,7 @@ func (d *Driver) Start(ctx context.Context, spec sandbox.Spec) (id string, err e
 	if err != nil {
 		return "", err
 	}
+	b.tmpfs = v.tmpfs
 	if err := d.makeFolders(b, spec, v, &undo); err != nil {
 		return "", err
 	}

@@ -2,6 +2,7 @@ package fake
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 type view struct {
 	image string            // the image's unpacked root
 	to    map[string]string // target to host path
+	tmpfs map[string]string // what of it stands for a tmpfs
 	own   []string          // host folders to make
 	links map[string]string // symbolic links to make, with what they lead to
 }
@@ -35,6 +37,7 @@ func (d *Driver) view(b *box, s sandbox.Spec) (*view, error) {
 	for _, t := range s.Tmpfs {
 		v.to[t.Target] = root + t.Target
 	}
+	v.tmpfs = maps.Clone(v.to)
 	for _, host := range v.to {
 		v.own = append(v.own, host)
 	}

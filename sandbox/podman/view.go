@@ -26,6 +26,7 @@ type view struct {
 	anon uint64          // see anonymousDevice
 	home map[uint64]bool // devices of what the host mounted, which is not the sandbox's memory
 	own  map[uint64]int  // a descriptor of each tmpfs of the sandbox's own, by its device
+	at   map[string]int  // the same descriptors by where they are mounted
 	cpus []int           // the processors it is bound to; none when it is not
 
 	mu      sync.Mutex
@@ -39,7 +40,7 @@ type view struct {
 
 // openView opens a view of the sandbox whose first process is pid.
 func openView(pid int) (v *view, err error) {
-	v = &view{pid: pid, proc: -1, home: map[uint64]bool{}, own: map[uint64]int{}}
+	v = &view{pid: pid, proc: -1, home: map[uint64]bool{}, own: map[uint64]int{}, at: map[string]int{}}
 	defer func() {
 		if err != nil {
 			v.close()
@@ -76,7 +77,7 @@ func openView(pid int) (v *view, err error) {
 		dev, isTmpfs := tmpfsDevice(fd)
 		switch {
 		case isTmpfs && m.own && !v.ownDevice(dev):
-			v.own[dev] = fd
+			v.own[dev], v.at[m.target] = fd, fd
 			continue
 		case isTmpfs:
 			v.home[dev] = true

@@ -29,6 +29,8 @@ func (s *suite) contracts() []contract {
 		{"UnenforcedLimits", s.unenforced},
 		{"ConcurrentStarts", s.concurrent},
 		{"Stats", s.stats},
+		{"FilesOutAndIn", s.filesOutAndIn},
+		{"FilesRace", s.filesRace},
 		{"EnvironmentAndFolder", s.environment},
 		{"Scopes", s.scopes},
 		{"Volumes", s.volumes},

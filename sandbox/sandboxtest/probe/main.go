@@ -12,6 +12,8 @@
 //	wait               reports true and waits; TERM ends it
 //	stubborn           ignores TERM, and so does its grandchild in a session of its own; both report true
 //	redial SOCKET N    connects N times, each time until the other side closes, and reports how often it did
+//	plant DIR          makes files of every kind in DIR, reports true and waits
+//	juggle DIR         lets a folder and a symbolic link in DIR change places all the time; reports true first
 //	echo               copies standard input to standard output
 package main
 
@@ -93,6 +95,8 @@ func (p probe) run(command string, args []string) error {
 		return p.again("grandchild").Start()
 	case "redial":
 		return p.redial(args)
+	case "plant", "juggle":
+		return p.files(command, args[0])
 	case "echo":
 		_, err := io.Copy(os.Stdout, os.Stdin)
 		return err
