@@ -39,7 +39,8 @@ const (
 	SocketGuest = "guest.sock"
 	// SocketFiles hands the Spec's files to the guest once, before the command starts; the driver serves it.
 	SocketFiles = "files.sock"
-	// SocketShell takes the connections that the guest makes for the person's shells; it is there once one was asked for.
+	// SocketShell takes the connections that the guest makes when the daemon asks: the person's shells, and ports of the
+	// sandbox's loopback. It is there once one was asked for.
 	SocketShell = "shell.sock"
 )
 

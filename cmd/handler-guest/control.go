@@ -27,6 +27,7 @@ type control struct {
 	conn    net.Conn
 	signals chan unix.Signal // what the daemon asks for
 	shells  chan string      // tokens of the shells that it asks for
+	dials   chan dialRequest // the ports that it asks for
 	gone    chan struct{}    // closed when the daemon is gone; never without a daemon
 	wake    chan struct{}    // tells the writer of new frames
 	written chan struct{}    // closed when the writer has ended
@@ -40,7 +41,7 @@ type control struct {
 
 // dialControl connects to guest.sock, if there is one, and says hello.
 func dialControl(runDir string) (*control, error) {
-	c := &control{signals: make(chan unix.Signal), shells: make(chan string, maxShells), gone: make(chan struct{})}
+	c := &control{signals: make(chan unix.Signal), shells: make(chan string, maxShells), dials: make(chan dialRequest, maxDials), gone: make(chan struct{})}
 	path := filepath.Join(runDir, sandbox.SocketGuest)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return c, nil
@@ -135,7 +136,7 @@ func (c *control) write() {
 	}
 }
 
-// read turns frames into signals and shells until the daemon is gone, or says what it must not.
+// read turns frames into signals, shells and dials until the daemon is gone, or says what it must not.
 func (c *control) read() {
 	defer close(c.gone)
 	r := guestwire.NewReader(c.conn)
@@ -150,6 +151,11 @@ func (c *control) read() {
 			select {
 			case c.shells <- f.Token:
 			default: // the daemon asks for more than it allows; its request runs out of time
+			}
+		case f.Kind == guestwire.Dial:
+			select {
+			case c.dials <- dialRequest{f.Token, f.Port}:
+			default: // likewise
 			}
 		default:
 			return

@@ -64,6 +64,7 @@ func run(o options) int {
 	ctl.send(guestwire.Frame{Kind: guestwire.Started, PID: pid})
 	io.run()
 	go serveShells(ctl.shells, o.runDir, env)
+	go serveDials(ctl.dials, o.runDir)
 	s := supervisor{command: pid, kill: kill, ctl: ctl, io: io}
 	return s.run(sigs, reap(pid))
 }

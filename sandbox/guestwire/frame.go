@@ -34,6 +34,7 @@ const (
 	Signal  = "signal"
 	Written = "written"
 	Shell   = "shell"
+	Dial    = "dial"
 )
 
 // ErrFrameTooLong says that a line had more than MaxFrame bytes.
@@ -49,7 +50,8 @@ type Frame struct {
 	Code    int    // exit; 0 to 255, 128 + the signal's number when a signal ended the command
 	Signal  string // exit: what ended the command, or ""; signal: what to send
 	Text    string // failed
-	Token   string // shell: what the guest says on the connection it makes; letters and digits, at most 64
+	Token   string // shell, dial: what the guest says on the connection it makes; letters and digits, at most 64
+	Port    int    // dial: of the sandbox's loopback; 1 to 65535
 }
 
 // SignalNames are the names that a signal frame may carry.
@@ -74,6 +76,8 @@ func keys(kind string) ([]string, bool) {
 		return nil, true
 	case Shell:
 		return []string{"token"}, true
+	case Dial:
+		return []string{"token", "port"}, true
 	}
 	return nil, false
 }
@@ -98,6 +102,8 @@ func Append(dst []byte, f Frame) ([]byte, error) {
 			dst = strconv.AppendInt(dst, int64(f.Version), 10)
 		case "pid":
 			dst = strconv.AppendInt(dst, int64(f.PID), 10)
+		case "port":
+			dst = strconv.AppendInt(dst, int64(f.Port), 10)
 		case "code":
 			dst = strconv.AppendInt(dst, int64(f.Code), 10)
 		case "dropped":
@@ -164,9 +170,12 @@ func (f *Frame) check() error {
 			return errors.New("guest frame signal: unknown name")
 		}
 	case Written:
-	case Shell:
+	case Shell, Dial:
 		if f.Token == "" || len(f.Token) > maxToken || !termName(f.Token) {
-			return errors.New("guest frame shell: the token is out of range")
+			return errors.New("guest frame " + f.Kind + ": the token is out of range")
+		}
+		if f.Kind == Dial && (f.Port < 1 || f.Port > math.MaxUint16) {
+			return fmt.Errorf("guest frame dial: port %d is out of range", f.Port)
 		}
 	default:
 		return errors.New("guest frame of an unknown type")
@@ -227,6 +236,8 @@ func (f *Frame) set(k string, v any) (err error) {
 		f.PID, err = number(v)
 	case "code":
 		f.Code, err = number(v)
+	case "port":
+		f.Port, err = number(v)
 	case "dropped":
 		var n int
 		n, err = number(v)

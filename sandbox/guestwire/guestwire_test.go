@@ -26,6 +26,8 @@ func frames() []guestwire.Frame {
 		{Kind: guestwire.Failed, Text: "no command \"x\"\n\u2028<é>"},
 		{Kind: guestwire.Signal, Signal: "USR1"},
 		{Kind: guestwire.Written},
+		{Kind: guestwire.Shell, Token: "ABC234"},
+		{Kind: guestwire.Dial, Token: "ABC234", Port: 65535},
 	}
 }
 
@@ -71,6 +73,9 @@ func TestParseRefuses(t *testing.T) {
 		`{"type":"failed","text":""}`, `{"type":"failed","text":"` + strings.Repeat("x", guestwire.MaxText+1) + `"}`,
 		`{"type":"signal","name":"STOP"}`, `{"type":"signal","name":""}`, "{\"type\":\"failed\",\"text\":\"\xff\"}",
 		`{"type":"written"`, `{"type":"written","x":null}`,
+		`{"type":"dial","token":"a","port":0}`, `{"type":"dial","token":"a","port":65536}`, `{"type":"dial","token":"a","port":"80"}`,
+		`{"type":"dial","token":"","port":80}`, `{"type":"dial","token":"a b","port":80}`, `{"type":"dial","token":"a"}`, `{"type":"dial","port":80}`,
+		`{"type":"shell","token":"a","port":80}`,
 	} {
 		if f, err := guestwire.Parse([]byte(line)); err == nil {
 			t.Errorf("%s: parsed as %+v", line, f)

@@ -54,7 +54,8 @@ type Dir struct {
 	res Result
 	err error // of Close
 	guestEvents
-	door door // shell.sock
+	door    door          // shell.sock
+	dialing chan struct{} // has an entry for every connection that Dial has asked for and that has not come
 }
 
 // guestEvents are closed as the guest tells of them.
@@ -89,7 +90,7 @@ func New(parent, name string, o Options) (*Dir, error) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
-	d := &Dir{path: path, log: o.Logger, closed: make(chan struct{}),
+	d := &Dir{path: path, log: o.Logger, closed: make(chan struct{}), dialing: make(chan struct{}, MaxDialing),
 		guestEvents: guestEvents{started: make(chan struct{}), done: make(chan struct{})}}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/handlerd/handler/sandbox"
+	"github.com/handlerd/handler/sandbox/duplex"
+	"github.com/handlerd/handler/sandbox/guestwire"
+)
+
+const (
+	maxDials = 256             // of the daemon at one time, under way or open; it allows fewer itself
+	portTime = 5 * time.Second // to connect to a port of our own loopback
+)
+
+// A dialRequest is what the daemon asks for.
+type dialRequest struct {
+	token string
+	port  int
+}
+
+// serveDials joins a port of the loopback to shell.sock for each request. It never waits for one.
+func serveDials(requests <-chan dialRequest, runDir string) {
+	slots := make(chan struct{}, maxDials)
+	for r := range requests {
+		select {
+		case slots <- struct{}{}:
+			go func() {
+				defer func() { <-slots }()
+				if err := dialPort(r, filepath.Join(runDir, sandbox.SocketShell)); err != nil {
+					fmt.Fprintf(os.Stderr, "handler-guest: port %d: %v\n", r.port, err)
+				}
+			}()
+		default: // its request runs out of time
+		}
+	}
+}
+
+// dialPort connects to shell.sock, says the token, connects to the port, says that, and carries both ways until both
+// have ended. Its error is that the daemon was not reached.
+func dialPort(r dialRequest, socket string) error {
+	c, err := net.DialTimeout("unix", socket, dialTime)
+	if err != nil {
+		return err
+	}
+	u := c.(*net.UnixConn)
+	defer u.Close()
+	w := guestwire.NewShellWriter(u)
+	if err := w.Write(guestwire.ShellFrame{Kind: guestwire.ShellToken, Data: []byte(r.token)}); err != nil {
+		return err
+	}
+	port, err := dialLoopback(r.port)
+	if err != nil {
+		return w.Write(guestwire.ShellFrame{Kind: guestwire.ShellFailed, Text: err.Error()})
+	}
+	defer port.Close()
+	if err := w.Write(guestwire.ShellFrame{Kind: guestwire.ShellStarted}); err != nil {
+		return err
+	}
+	duplex.Join(u, port)
+	return nil
+}
+
+// dialLoopback connects to a port of 127.0.0.1, or of ::1 where nothing listens there: "localhost" is either, and
+// servers pick one.
+func dialLoopback(port int) (*net.TCPConn, error) {
+	text := strconv.Itoa(port)
+	c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", text), portTime)
+	if errors.Is(err, unix.ECONNREFUSED) {
+		var err6 error
+		if c, err6 = net.DialTimeout("tcp", net.JoinHostPort("::1", text), portTime); err6 != nil {
+			return nil, fmt.Errorf("nothing listens on 127.0.0.1:%d in the sandbox", port)
+		}
+		err = nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("127.0.0.1:%d in the sandbox: %w", port, err)
+	}
+	return c.(*net.TCPConn), nil
+}
