@@ -239,14 +239,24 @@ func (w *wired) apiOptions(stop func(), busy func() func()) api.Options {
 	return api.Options{
 		Runs: runs{w.runs}, Rules: w.runs, Approvals: w.approvals, AuditFile: w.dirs.Audit(), Images: images{w.builder}, Doctor: w.doctor, Secrets: w.checkSecrets, Stop: stop, Busy: busy,
 		Version: version, Logger: w.log.With("part", "api"),
-		Shell: func(ctx context.Context, id string, req types.ShellRequest) (api.Shell, error) {
-			shell, err := w.runs.Shell(ctx, id, req)
-			if err != nil {
-				return nil, err // and no typed nil
-			}
-			return shell, nil
+		Shell: func(ctx context.Context, id string, req types.ShellRequest) (api.Attached, error) {
+			return attached(w.runs.Shell(ctx, id, req))
+		},
+		Forward: func(ctx context.Context, id string, req types.PortRequest) (api.Attached, error) {
+			return attached(w.runs.Forward(ctx, id, req.Port))
+		},
+		Dial: func(ctx context.Context, id string, req types.PortRequest) (api.Attached, error) {
+			return attached(w.runs.Dial(ctx, id, req.Port))
 		},
 	}
+}
+
+// attached makes the interface, and no typed nil with an error.
+func attached[T api.Attached](a T, err error) (api.Attached, error) {
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // runs gives sessions.Manager the API's words: its Start returns the interface.

@@ -69,7 +69,11 @@ type Options struct {
 	Images    Images
 	Doctor    func(context.Context) []types.Finding
 	// Shell starts a command of the person's in a live run and returns when it runs; nil where there are none.
-	Shell   func(ctx context.Context, id string, req types.ShellRequest) (Shell, error)
+	Shell func(ctx context.Context, id string, req types.ShellRequest) (Attached, error)
+	// Forward opens a port of a run to its person for as long as its client is there; Dial connects to such a port. nil
+	// where there are none.
+	Forward func(ctx context.Context, id string, req types.PortRequest) (Attached, error)
+	Dial    func(ctx context.Context, id string, req types.PortRequest) (Attached, error)
 	Secrets func(ctx context.Context, agent string) ([]types.SecretCheck, error)
 	Stop    func()               // begins the daemon's end; returns at once
 	Busy    func() (done func()) // called for every request, a run's life included; may be nil
@@ -102,7 +106,6 @@ func New(opts Options) *Server {
 	mux.HandleFunc("GET "+types.PathRuns+"/{id}", s.findRun)
 	mux.HandleFunc("DELETE "+types.PathRuns+"/{id}", s.killRun)
 	mux.HandleFunc("GET "+types.PathRuns+"/{id}/log", s.runLog)
-	mux.HandleFunc("POST "+types.PathRuns+"/{id}/shell", s.startShell)
 	mux.HandleFunc("GET "+types.PathImages, s.listImages)
 	mux.HandleFunc("POST "+types.PathBuild, s.build)
 	mux.HandleFunc("POST "+types.PathRemove, s.remove)
@@ -112,6 +115,7 @@ func New(opts Options) *Server {
 	mux.HandleFunc("POST "+types.PathRuns+"/{id}/servers/stop", s.stopServers)
 	mux.HandleFunc("POST "+types.PathStop, s.stop)
 	s.routeApprovals(mux)
+	s.routeAttached(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, fault.New(fault.NotFound, "", "the API has no %s %s", r.Method, r.URL.Path))
 	})

@@ -53,7 +53,7 @@ func serveShells(t *testing.T) string {
 		t.Fatal(err)
 	}
 	s := api.New(api.Options{Runs: &echoRuns{}, Images: noImages{}, Stop: func() {}, Version: "v1",
-		Shell: func(_ context.Context, id string, req types.ShellRequest) (api.Shell, error) {
+		Shell: func(_ context.Context, id string, req types.ShellRequest) (api.Attached, error) {
 			if id != "k3f9" || len(req.Command) != 1 {
 				return nil, fault.New(fault.NotFound, "see: handler ps", "there is no run %q", id)
 			}

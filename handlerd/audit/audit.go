@@ -64,6 +64,7 @@ const (
 	KindRules    = "rules"    // the person changed an agent's rules
 	KindLimit    = "limit"    // a run came near a limit of its own, or was stopped at it (A.4)
 	KindShell    = "shell"    // the person opened a terminal in a run
+	KindForward  = "forward"  // the person opened a port of a run's sandbox on the host, or closed it
 	KindTool     = "tool"     // a call of a tool that handlerd serves, by its name and a digest of its arguments (F)
 	KindDaemon   = "daemon"   // the daemon began or ended; no verdict
 	KindChain    = "chain"    // the chain begins here, or goes on behind a torn line; written by the log itself
@@ -72,7 +73,7 @@ const (
 // Kinds gives every kind there is, in the order of the constants.
 func Kinds() []string {
 	return []string{KindMessage, KindNetwork, KindAnswer, KindScope, KindStart, KindStop, KindApproval, KindSecret, KindRules,
-		KindLimit, KindShell, KindDaemon, KindChain}
+		KindLimit, KindShell, KindForward, KindDaemon, KindChain}
 }
 
 // Verdicts of a Record.

@@ -74,6 +74,7 @@ type Run struct {
 	verdicts *limiter // of what the agent can have written down
 	troubles troubles // of its connections
 	shells   shells
+	ports    ports
 }
 
 func newRun(m *Manager, id string, plan *render.Plan, log *runLog) *Run {
@@ -181,6 +182,7 @@ func (r *Run) end(cause error) {
 		r.state.Store(types.StateStopping)
 		r.cancel(cause)
 		r.shells.end()
+		r.ports.end()
 		ctx, cancel := context.WithTimeout(context.Background(), teardownLimit)
 		defer cancel()
 		if r.agent != nil {

@@ -19,6 +19,11 @@ const (
 	// UpgradeShell is the protocol that POST /v1/runs/{id}/shell (ShellRequest) upgrades to: the frames of a shell in
 	// package sandbox/guestwire, of which the client is the host's end.
 	UpgradeShell = "handler-shell"
+	// UpgradeForward is the protocol that POST /v1/runs/{id}/forward (PortRequest) upgrades to: nothing is said; while the
+	// connection is there, the port is open to UpgradeDial. It ends with the run.
+	UpgradeForward = "handler-forward"
+	// UpgradeDial is the protocol that POST /v1/runs/{id}/dial (PortRequest) upgrades to: the port's own bytes.
+	UpgradeDial = "handler-dial"
 	// HeaderRun carries the run's id in the answer to POST /v1/runs.
 	HeaderRun = "Handler-Run"
 )
@@ -78,6 +83,11 @@ type ShellRequest struct {
 	Term     string   `json:"term"`     // the terminal's name, as in TERM
 	Rows     uint16   `json:"rows"`     // the terminal's size; 0 for a usual one
 	Cols     uint16   `json:"cols"`
+}
+
+// A PortRequest asks for a port of the sandbox's loopback, 1 to 65535.
+type PortRequest struct {
+	Port int `json:"port"`
 }
 
 // Values of RunRequest.Answers.
