@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gabriel-vasile/mimetype"
 
@@ -29,9 +30,14 @@ import (
 const (
 	MaxBytes  = 50 << 20 // of one artifact
 	MaxTotal  = 1 << 30  // of all of one owner, each counted once an artifact
+	MaxCount  = 20_000   // artifacts of one owner
 	MaxPerRun = 100      // artifacts of one run
 	MaxName   = 200      // bytes of a name
+	maxField  = 512      // bytes of what else is said of one: its session, the tool
 )
+
+// Principal is the owner of what the runs of a user of this machine make. There is no other way to write it.
+func Principal(uid int) string { return fmt.Sprintf("user:%d", uid) }
 
 // An Artifact is one entry of the index.
 type Artifact struct {
@@ -48,25 +54,24 @@ type Artifact struct {
 	Created time.Time
 }
 
-// Meta is what whoever adds an artifact says of it. Owner and Name are required.
+// Meta is what whoever adds an artifact says of it. Owner is required. Session, Name and Source may be an agent's words:
+// they are made harmless, a session that is too long is kept by its digest.
 type Meta struct{ Owner, Run, Session, Agent, Name, Source string }
-
-// Options of a Store; zero fields are the defaults.
-type Options struct {
-	Total  int64 // MaxTotal
-	PerRun int   // MaxPerRun
-	Now    func() time.Time
-	Logger *slog.Logger
-}
 
 // A Store keeps artifacts. Its methods may be called concurrently.
 type Store struct {
 	dir  string
-	db   *store.DB
 	opts Options
 	log  *slog.Logger
 
+	openMu sync.Mutex
+	db     *store.DB // protected by openMu until Ready has succeeded, and not changed then
+	lock   *os.File  // with db
+	closed bool      // protected by openMu
+
 	mu sync.Mutex // one change of content and index at a time
+
+	steps func(string) // of tests, told of each step of a change; nil outside them
 }
 
 // migrations of the index.
@@ -81,84 +86,66 @@ CREATE INDEX artifacts_content ON artifacts (sha256);
 CREATE TABLE saves (id INTEGER PRIMARY KEY, folder TEXT NOT NULL, temp TEXT NOT NULL) STRICT;
 `}
 
-// Open opens the store in dir, made 0700 if it is not there, and takes away what a crash left: content that no entry
-// names, and half-saved files.
-func Open(ctx context.Context, dir string, opts Options) (*Store, error) {
-	s := &Store{dir: dir, opts: opts, log: opts.Logger}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	if s.opts.Total <= 0 {
-		s.opts.Total = MaxTotal
-	}
-	if s.opts.PerRun <= 0 {
-		s.opts.PerRun = MaxPerRun
-	}
-	if s.opts.Now == nil {
-		s.opts.Now = time.Now
-	}
-	for _, d := range []string{s.contentDir(), s.tempDir()} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, fmt.Errorf("artifacts: %w", err)
-		}
-	}
-	db, err := store.Open(ctx, filepath.Join(dir, "index.db"), migrations)
-	if err != nil {
-		return nil, fmt.Errorf("artifacts: %w", err)
-	}
-	s.db = db
-	if err := s.sweep(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("artifacts: %w", err), db.Close())
-	}
-	return s, nil
-}
-
-// Close closes the index. Files that Open gave stay open.
-func (s *Store) Close() error { return s.db.Close() }
-
-func (s *Store) contentDir() string { return filepath.Join(s.dir, "content") }
-func (s *Store) tempDir() string    { return filepath.Join(s.dir, "tmp") }
-
-func (s *Store) content(sum string) string { return filepath.Join(s.contentDir(), sum[:2], sum) }
-
 // A NotFoundError says that the owner has no such artifact; another's is not told from none.
 type NotFoundError struct{ ID string }
 
 func (e *NotFoundError) Error() string { return fmt.Sprintf("there is no artifact %q", e.ID) }
 
-// Add reads r to its end and keeps it. It is on the disk when Add returns. Errors: *TooLargeError, *QuotaError, and
-// those of r and of the file system.
+// Add reads r to its end and keeps it. It is on the disk when Add returns. Errors: *TooLargeError, *QuotaError,
+// *IndexError, and those of r and of the file system.
 func (s *Store) Add(ctx context.Context, m Meta, r io.Reader) (Artifact, error) {
 	if m.Owner == "" {
 		return Artifact{}, errors.New("an artifact without an owner")
 	}
+	if err := s.Ready(ctx); err != nil {
+		return Artifact{}, err
+	}
 	a := Artifact{
-		ID: strings.ToLower(rand.Text()), Owner: m.Owner, Run: m.Run, Session: m.Session, Agent: m.Agent,
-		Name: cleanName(m.Name), Source: m.Source, Created: s.opts.Now().UTC().Truncate(time.Millisecond),
+		ID: strings.ToLower(rand.Text()), Owner: m.Owner, Run: m.Run, Session: sessionField(m.Session), Agent: m.Agent,
+		Name: cleanName(m.Name), Source: cut(printable(m.Source), maxField), Created: s.opts.Now().UTC().Truncate(time.Millisecond),
+	}
+	// A store that is full is not written to first.
+	if err := s.db.Do(ctx, func(tx *sql.Tx) error { return s.checkQuota(ctx, tx, a) }); err != nil {
+		return Artifact{}, s.indexError(err)
 	}
 	temp, err := s.receive(&a, r)
 	if err != nil {
 		return Artifact{}, err
 	}
 	defer os.Remove(temp) // it is not there any more where all went well
+	s.step("received")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.place(temp, a.SHA256); err != nil {
 		return Artifact{}, fmt.Errorf("artifact %s: %w", a.Name, err)
 	}
+	s.step("placed")
 	err = s.db.Do(ctx, func(tx *sql.Tx) error {
 		if err := s.checkQuota(ctx, tx, a); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO artifacts VALUES (?,?,?,?,?,?,?,?,?,?,?)", a.ID, a.Owner, a.Run, a.Session,
 			a.Agent, a.Name, a.Source, a.Type, a.Bytes, a.SHA256, a.Created.UnixMilli())
+		s.step("inserted")
 		return err
 	})
 	if err != nil {
 		s.dropContent(context.WithoutCancel(ctx), a.SHA256)
-		return Artifact{}, err
+		return Artifact{}, s.indexError(err)
 	}
+	s.step("committed")
+	s.show(a)
+	s.opts.Changed(a, false)
 	return a, nil
+}
+
+// sessionField is how a session is kept: ids are the agents' to choose.
+func sessionField(session string) string {
+	if len(session) <= maxField && utf8.ValidString(session) {
+		return session
+	}
+	sum := sha256.Sum256([]byte(session))
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // receive writes r to a file of its own and learns its size, digest and type.
@@ -177,6 +164,9 @@ func (s *Store) receive(a *Artifact, r io.Reader) (temp string, err error) {
 	a.Bytes, err = io.Copy(io.MultiWriter(f, sum), io.LimitReader(r, MaxBytes+1))
 	if err == nil && a.Bytes > MaxBytes {
 		return "", &TooLargeError{Name: a.Name, Limit: MaxBytes}
+	}
+	if err == nil {
+		err = f.Chmod(0o400) // nobody writes to what is named by its digest
 	}
 	if err == nil {
 		err = f.Sync()
@@ -201,12 +191,18 @@ func (s *Store) place(temp, sum string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return nil // the same content is there already
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+	switch err := os.Mkdir(filepath.Dir(to), 0o700); {
+	case err == nil:
+		if err := syncDir(s.contentDir()); err != nil {
+			return err
+		}
+	case !errors.Is(err, fs.ErrExist):
 		return err
 	}
 	if err := os.Rename(temp, to); err != nil {
 		return err
 	}
+	s.step("renamed")
 	return syncDir(filepath.Dir(to))
 }
 
@@ -245,26 +241,45 @@ type Filter struct{ Run, Session, Agent string }
 
 // List gives an owner's artifacts, oldest first.
 func (s *Store) List(ctx context.Context, owner string, f Filter) ([]Artifact, error) {
+	if err := s.Ready(ctx); err != nil {
+		return nil, err
+	}
+	if f.Session != "" {
+		f.Session = sessionField(f.Session)
+	}
 	query, args := "SELECT "+columns+" FROM artifacts WHERE owner = ?", []any{owner}
 	for _, c := range []struct{ column, value string }{{"run", f.Run}, {"session", f.Session}, {"agent", f.Agent}} {
 		if c.value != "" {
 			query, args = query+" AND "+c.column+" = ?", append(args, c.value)
 		}
 	}
-	rows, err := s.db.QueryContext(ctx, query+" ORDER BY created, rowid", args...)
+	return s.query(ctx, s.db, query+" ORDER BY created, rowid", args...)
+}
+
+// querier is the index, or a transaction on it.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// query gives the artifacts that a query over columns does.
+func (s *Store) query(ctx context.Context, db querier, query string, args ...any) ([]Artifact, error) {
+	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
-		return nil, fmt.Errorf("artifacts: %w", err)
+		return nil, fmt.Errorf("artifacts: %w", s.indexError(err))
 	}
 	defer rows.Close()
 	all := []Artifact{}
 	for rows.Next() {
 		a, err := scan(rows)
 		if err != nil {
-			return nil, fmt.Errorf("artifacts: %w", err)
+			return nil, fmt.Errorf("artifacts: %w", s.indexError(err))
 		}
 		all = append(all, a)
 	}
-	return all, rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("artifacts: %w", s.indexError(err))
+	}
+	return all, nil
 }
 
 // An id is this long; a person names it by its beginning.
@@ -279,28 +294,56 @@ func (s *Store) Get(ctx context.Context, owner, id string) (Artifact, error) {
 	if len(id) < leastPrefix || len(id) > idLength || strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") != "" {
 		return Artifact{}, &NotFoundError{id}
 	}
-	rows, err := s.db.QueryContext(ctx, "SELECT "+columns+" FROM artifacts WHERE owner = ? AND id >= ? AND id < ? LIMIT 9", owner, id, id+"~")
-	if err != nil {
-		return Artifact{}, fmt.Errorf("artifacts: %w", err)
+	if err := s.Ready(ctx); err != nil {
+		return Artifact{}, err
 	}
-	defer rows.Close()
-	var found []Artifact
-	for rows.Next() {
-		a, err := scan(rows)
-		if err != nil {
-			return Artifact{}, fmt.Errorf("artifacts: %w", err)
-		}
-		found = append(found, a)
-	}
+	found, err := s.query(ctx, s.db, "SELECT "+columns+" FROM artifacts WHERE owner = ? AND id >= ? AND id < ? LIMIT 9", owner, id, id+"~")
 	switch {
-	case rows.Err() != nil:
-		return Artifact{}, fmt.Errorf("artifacts: %w", rows.Err())
+	case err != nil:
+		return Artifact{}, err
 	case len(found) == 0:
 		return Artifact{}, &NotFoundError{id}
 	case len(found) > 1:
 		return Artifact{}, &AmbiguousError{id, found}
 	}
 	return found[0], nil
+}
+
+// Find gives an artifact of a run that has this content. Errors: *NotFoundError.
+func (s *Store) Find(ctx context.Context, owner, run, sum string) (Artifact, error) {
+	if err := s.Ready(ctx); err != nil {
+		return Artifact{}, err
+	}
+	found, err := s.query(ctx, s.db, "SELECT "+columns+" FROM artifacts WHERE owner = ? AND run = ? AND sha256 = ? LIMIT 1", owner, run, sum)
+	if err == nil && len(found) == 0 {
+		err = &NotFoundError{sum}
+	}
+	if err != nil {
+		return Artifact{}, err
+	}
+	return found[0], nil
+}
+
+// Runs gives the runs whose id begins with prefix and that have artifacts, at most nine.
+func (s *Store) Runs(ctx context.Context, owner, prefix string) ([]string, error) {
+	if err := s.Ready(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := s.db.QueryContext(ctx, "SELECT DISTINCT run FROM artifacts WHERE owner = ? AND run >= ? AND substr(run, 1, length(?)) = ? LIMIT 9",
+		owner, prefix, prefix, prefix)
+	if err != nil {
+		return nil, fmt.Errorf("artifacts: %w", s.indexError(err))
+	}
+	defer rows.Close()
+	var runs []string
+	for rows.Next() {
+		var run string
+		if err := rows.Scan(&run); err != nil {
+			return nil, fmt.Errorf("artifacts: %w", s.indexError(err))
+		}
+		runs = append(runs, run)
+	}
+	return runs, rows.Err()
 }
 
 // An AmbiguousError says that several artifacts' ids begin so.
@@ -324,6 +367,7 @@ func (s *Store) Open(ctx context.Context, owner, id string) (Artifact, *os.File,
 		if _, again := s.Get(ctx, owner, id); again != nil {
 			return Artifact{}, nil, again // it was removed just now
 		}
+		return Artifact{}, nil, fmt.Errorf("the content of artifact %s is gone from the disk", a.Name)
 	}
 	if err != nil {
 		return Artifact{}, nil, fmt.Errorf("artifact %s: %w", a.Name, err)
@@ -351,33 +395,34 @@ func (s *Store) RemoveRun(ctx context.Context, owner, run string) (int, error) {
 
 // RemoveSession removes all artifacts of an ACP session: they do not outlive it (I).
 func (s *Store) RemoveSession(ctx context.Context, owner, agent, session string) (int, error) {
-	return s.remove(ctx, "owner = ? AND agent = ? AND session = ?", owner, agent, session)
+	return s.remove(ctx, "owner = ? AND agent = ? AND session = ?", owner, agent, sessionField(session))
 }
 
 func (s *Store) remove(ctx context.Context, where string, args ...any) (int, error) {
+	if err := s.Ready(ctx); err != nil {
+		return 0, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var sums []string
-	err := s.db.Do(ctx, func(tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, "DELETE FROM artifacts WHERE "+where+" RETURNING sha256", args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var sum string
-			if err := rows.Scan(&sum); err != nil {
-				return err
-			}
-			sums = append(sums, sum)
-		}
-		return rows.Err()
+	var gone []Artifact
+	err := s.db.Do(ctx, func(tx *sql.Tx) (err error) {
+		gone, err = s.query(ctx, tx, "DELETE FROM artifacts WHERE "+where+" RETURNING "+columns, args...)
+		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("artifacts: %w", err)
+		return 0, fmt.Errorf("artifacts: %w", s.indexError(err))
 	}
-	for _, sum := range sums {
-		s.dropContent(context.WithoutCancel(ctx), sum)
+	for _, a := range gone {
+		s.hide(a)
+		s.dropContent(context.WithoutCancel(ctx), a.SHA256)
+		s.opts.Changed(a, true)
 	}
-	return len(sums), nil
+	return len(gone), nil
+}
+
+// step is where a test ends the process.
+func (s *Store) step(name string) {
+	if s.steps != nil {
+		s.steps(name)
+	}
 }

@@ -42,12 +42,15 @@ func add(t *testing.T, s *Store, m Meta, content string) Artifact {
 	return a
 }
 
-// files lists what lies in the store besides its index.
+// files lists what lies in the store besides its index, its lock and the view.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && !strings.HasPrefix(d.Name(), "index.db") {
+		if err == nil && d.IsDir() && d.Name() == "runs" {
+			return fs.SkipDir
+		}
+		if err == nil && d.Type().IsRegular() && !strings.HasPrefix(d.Name(), "index.db") && d.Name() != "lock" {
 			all = append(all, path)
 		}
 		return err

@@ -14,12 +14,7 @@ import (
 func cleanName(name string) string {
 	name = strings.ToValidUTF8(name, "")
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
-	name = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError || !unicode.IsPrint(r) && r != ' ' {
-			return -1
-		}
-		return r
-	}, name)
+	name = printable(name)
 	name = strings.TrimRight(strings.TrimLeft(strings.TrimSpace(name), ". "), ". ")
 	if name == "" {
 		return "artifact"
@@ -34,8 +29,21 @@ func cleanName(name string) string {
 	return strings.TrimRight(cut(name, MaxName-len(ext)), ". ") + ext
 }
 
+// printable leaves of what an agent wrote what can be shown on one line.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError || !unicode.IsPrint(r) && r != ' ' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
 // cut gives at most n bytes, at a character's border.
 func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}

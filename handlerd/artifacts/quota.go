@@ -19,8 +19,8 @@ func (e *TooLargeError) Error() string {
 
 // A QuotaError says which quota is full, what fills it, and what to do.
 type QuotaError struct {
-	What   string  // "artifacts of run k3f9" or "artifacts in all"
-	Limit  string  // "100" or "1024 MiB"
+	What   string  // "artifacts of run k3f9" or "artifacts"
+	Limit  string  // "100" or "1024 MiB of"
 	Filled []Share // the largest first, at most three; empty for a run's own
 	Hint   string
 }
@@ -54,13 +54,14 @@ func (s *Store) checkQuota(ctx context.Context, tx *sql.Tx, a Artifact) error {
 	}
 	if count >= s.opts.PerRun {
 		return &QuotaError{What: "artifacts of run " + a.Run, Limit: fmt.Sprint(s.opts.PerRun),
-			Hint: "remove some: handler artifacts rm ID"}
+			Hint: "remove some: handler artifacts list --run " + a.Run + ", handler artifacts rm ID"}
 	}
 	var bytes int64
-	if err := tx.QueryRowContext(ctx, "SELECT coalesce(sum(bytes), 0) FROM artifacts WHERE owner = ?", a.Owner).Scan(&bytes); err != nil {
+	err = tx.QueryRowContext(ctx, "SELECT count(*), coalesce(sum(bytes), 0) FROM artifacts WHERE owner = ?", a.Owner).Scan(&count, &bytes)
+	if err != nil {
 		return err
 	}
-	if bytes+a.Bytes <= s.opts.Total {
+	if bytes+a.Bytes <= s.opts.Total && count < s.opts.Count {
 		return nil
 	}
 	shares, err := s.shares(ctx, tx, a.Owner, 3)
@@ -71,19 +72,27 @@ func (s *Store) checkQuota(ctx context.Context, tx *sql.Tx, a Artifact) error {
 	if len(shares) > 0 {
 		hint = "remove what is not needed: handler artifacts rm --run " + shares[0].Run
 	}
-	return &QuotaError{What: "of artifacts", Limit: fmt.Sprintf("%d MiB", s.opts.Total>>20), Filled: shares, Hint: hint}
+	limit := fmt.Sprintf("%d MiB of", s.opts.Total>>20)
+	if count >= s.opts.Count {
+		limit = fmt.Sprint(s.opts.Count)
+	}
+	return &QuotaError{What: "artifacts", Limit: limit, Filled: shares, Hint: hint}
 }
 
 // Usage is how full the store is for one owner.
 type Usage struct {
-	Count        int
-	Bytes, Limit int64
-	Largest      []Share // by run, the largest first, at most ten
+	Count, MaxCount int
+	Bytes, Limit    int64
+	PerRun          int     // the most of one run
+	Largest         []Share // by run, the largest first, at most ten
 }
 
 // Usage says what an owner's artifacts take.
 func (s *Store) Usage(ctx context.Context, owner string) (Usage, error) {
-	u := Usage{Limit: s.opts.Total}
+	u := Usage{Limit: s.opts.Total, MaxCount: s.opts.Count, PerRun: s.opts.PerRun}
+	if err := s.Ready(ctx); err != nil {
+		return u, err
+	}
 	err := s.db.Do(ctx, func(tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, "SELECT count(*), coalesce(sum(bytes), 0) FROM artifacts WHERE owner = ?", owner).Scan(&u.Count, &u.Bytes)
 		if err != nil {
@@ -92,7 +101,7 @@ func (s *Store) Usage(ctx context.Context, owner string) (Usage, error) {
 		u.Largest, err = s.shares(ctx, tx, owner, 10)
 		return err
 	})
-	return u, err
+	return u, s.indexError(err)
 }
 
 func (s *Store) shares(ctx context.Context, tx *sql.Tx, owner string, most int) ([]Share, error) {

@@ -28,6 +28,9 @@ type SaveRequest struct {
 	Folder   string // below Scope, slashes, no ".."; "" for Scope itself. It exists, and no part of it is a symlink
 	Name     string // a plain file name; "" for the artifact's own
 	Conflict string // one of the three; "" for ConflictError
+	// Refuse says why nothing may be saved under a path, such as that of a file that the person's own tools run; nil
+	// lets all. It is asked of the whole path.
+	Refuse func(path string) error
 }
 
 // A SaveError says why nothing was saved.
@@ -36,6 +39,7 @@ type SaveError struct {
 	Reason string
 	Hint   string // "" for none
 	Exists bool   // the name is taken and Conflict says error
+	Usage  bool   // what was asked for can never be
 	Err    error  // the cause; may be nil
 }
 
@@ -67,7 +71,12 @@ func (s *Store) Save(ctx context.Context, owner, id string, req SaveRequest) (st
 	}
 	path := filepath.Join(req.Scope, filepath.FromSlash(req.Folder), req.Name)
 	if err := req.check(); err != nil {
-		return "", &SaveError{Path: path, Reason: err.Error()}
+		return "", &SaveError{Path: path, Reason: err.Error(), Usage: true}
+	}
+	if req.Refuse != nil {
+		if err := req.Refuse(path); err != nil {
+			return "", err
+		}
 	}
 	dir, err := openBeneath(req.Scope, req.Folder)
 	if err != nil {
@@ -152,18 +161,23 @@ func (s *Store) saveIn(ctx context.Context, dir int, req SaveRequest, content io
 			s.log.Warn("a save stays in the journal", "error", e)
 		}
 	}()
+	s.step("journalled")
 	fd, err := unix.Openat(dir, temp, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
 	if err != nil {
 		return "", err
 	}
 	f := os.NewFile(uintptr(fd), temp)
+	s.step("created")
 	_, err = io.Copy(f, content)
+	s.step("copied")
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return "", err
 	}
+	s.step("synced")
 	if name, err = giveName(dir, temp, req); err != nil {
 		return "", err
 	}
+	s.step("named")
 	return name, unix.Fsync(dir)
 }
 
@@ -217,84 +231,4 @@ func moveNew(dir int, temp, name string) error {
 		return unix.Linkat(dir, temp, dir, name, 0)
 	}
 	return err
-}
-
-// sweep takes away what a crash left: files that were being received or saved, and content that no entry names.
-func (s *Store) sweep(ctx context.Context) error {
-	entries, err := os.ReadDir(s.tempDir())
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := os.Remove(filepath.Join(s.tempDir(), e.Name())); err != nil {
-			return err
-		}
-	}
-	if err := s.sweepSaves(ctx); err != nil {
-		return err
-	}
-	return s.sweepContent(ctx)
-}
-
-// sweepSaves removes temporary names of saves. A folder that is gone, or that is another by now, has none.
-func (s *Store) sweepSaves(ctx context.Context) error {
-	type save struct {
-		id           int64
-		folder, temp string
-	}
-	rows, err := s.db.QueryContext(ctx, "SELECT id, folder, temp FROM saves")
-	if err != nil {
-		return err
-	}
-	var all []save
-	for rows.Next() {
-		var v save
-		if err := rows.Scan(&v.id, &v.folder, &v.temp); err != nil {
-			rows.Close()
-			return err
-		}
-		all = append(all, v)
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return err
-	}
-	for _, v := range all {
-		if dir, err := openBeneath(v.folder, ""); err == nil {
-			err = unix.Unlinkat(dir, v.temp, 0)
-			unix.Close(dir)
-			if err != nil && err != unix.ENOENT {
-				s.log.Warn("a half-saved file was not removed", "error", err)
-				continue
-			}
-		}
-		if _, err := s.db.ExecContext(ctx, "DELETE FROM saves WHERE id = ?", v.id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Store) sweepContent(ctx context.Context) error {
-	known := map[string]bool{}
-	rows, err := s.db.QueryContext(ctx, "SELECT DISTINCT sha256 FROM artifacts")
-	if err != nil {
-		return err
-	}
-	for rows.Next() {
-		var sum string
-		if err := rows.Scan(&sum); err != nil {
-			rows.Close()
-			return err
-		}
-		known[sum] = true
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return err
-	}
-	return filepath.WalkDir(s.contentDir(), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || known[d.Name()] {
-			return err
-		}
-		return os.Remove(path)
-	})
 }

@@ -11,7 +11,8 @@ import (
 	"os"
 	"path/filepath"
 
-	_ "modernc.org/sqlite" // the driver "sqlite", without C
+	"modernc.org/sqlite" // the driver "sqlite", without C
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // busyTime is how long a statement waits for another process's lock: the command line may look at a file that the
@@ -106,4 +107,15 @@ func ignoreDone(err error) error {
 		return nil
 	}
 	return err
+}
+
+// Damaged tells whether err is SQLite's word for a file that is no database, or is one that was damaged: trying again
+// does not help.
+func Damaged(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	code := e.Code() & 0xff
+	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
 }

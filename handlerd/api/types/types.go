@@ -183,8 +183,11 @@ type Limit struct {
 // A LogLine is one line of a run's log.
 type LogLine struct {
 	Time time.Time `json:"time"`
-	From string    `json:"from"` // "agent" (its standard error), "handlerd", "policy", or FromNotice
+	From string    `json:"from"` // "agent" (its standard error), "handlerd", "policy", FromNotice or FromArtifact
 	Text string    `json:"text"`
+	// Artifact is set with FromArtifact: it was kept, or with Removed removed, when the line was written.
+	Artifact *Artifact `json:"artifact,omitempty"`
+	Removed  bool      `json:"removed,omitempty"`
 	// End is in a run's last line where it ended otherwise than its client or its agent meant it to, and says why.
 	End *Error `json:"end,omitempty"`
 }
