@@ -35,7 +35,7 @@ func newRun(u *ui) *cobra.Command {
 		Use:   "run AGENT PROMPT…",
 		Short: "Run an agent on a prompt, in a strict sandbox, and print what it does",
 		Long: `Runs AGENT in a strict sandbox, sends it PROMPT and prints its answer, its tool calls and its questions as they
-come. Pictures that it makes are saved and their paths printed. An agent that names no scopes sees the folder this
+come. Pictures that it makes are kept as artifacts (handler artifacts) and their paths printed. An agent that names no scopes sees the folder this
 is started in.
 
 AGENT is one you saved (handler agent list), or the name of a harness.`,
@@ -94,7 +94,7 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 		},
 		Answer:      c.Answer,
 		LoginHint:   u.loginHint(agent),
-		ArtifactDir: filepath.Join(d.State, "artifacts"), Home: d.Home, Interrupt: interrupt,
+		Kept: keptAs(c, stream.RunID), Home: d.Home, Interrupt: interrupt,
 		Summary: func(runner.Outcome) []string { return u.summary(ctx, c, stream.RunID) },
 	})
 	stream.Close()
@@ -106,6 +106,22 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 		return errReported{outcome.Status}
 	}
 	return err
+}
+
+// keptAs finds the artifact that handlerd keeps of a picture of the run: it has seen every one before the client has.
+func keptAs(c *client.Client, run string) func(context.Context, string) (id, path string, err error) {
+	return func(ctx context.Context, sum string) (string, string, error) {
+		list, err := c.Artifacts(ctx, client.ArtifactFilter{Run: run})
+		if err != nil {
+			return "", "", err
+		}
+		for _, a := range list.Artifacts {
+			if a.SHA256 == sum {
+				return a.ID, a.Path, nil
+			}
+		}
+		return "", "", runner.ErrNotKept
+	}
 }
 
 // goneTimeout bounds how long a command waits for the run it has ended to be taken apart.

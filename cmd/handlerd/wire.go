@@ -15,6 +15,7 @@ import (
 	"github.com/handlerd/handler/handlerd/api"
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/approvals"
+	"github.com/handlerd/handler/handlerd/artifacts"
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/display"
@@ -42,6 +43,7 @@ type wired struct {
 	runs     *sessions.Manager
 
 	approvals *approvals.Queue
+	artifacts *artifacts.Store
 	closers   []func() error
 }
 
@@ -196,6 +198,7 @@ func (w *wired) wireRuns() error {
 	if err != nil {
 		return err
 	}
+	w.wireArtifacts()
 	w.approvals = approvals.New(approvals.Options{Audit: log.Append, Logger: w.log.With("part", "approvals")})
 	var resolver egress.Resolver // the system's
 	if server, err := w.settings.Network.NameServer(); err == nil && server.IsValid() {
@@ -206,9 +209,32 @@ func (w *wired) wireRuns() error {
 		Plan: w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
 		Scopes: w.dirs.Scopes, Approvals: w.approvals, SaveRule: w.catalog.SaveRule,
 		Audit: log, Secrets: w.secrets, Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), StateDir: w.dirs.State, Guest: guest,
+		Artifacts: w.artifacts, Principal: artifacts.Principal(os.Getuid()),
 		Logger: w.log,
 	})
 	return nil
+}
+
+// wireArtifacts makes the store of artifacts and has it sweep what a crash left. A store that cannot be used is no
+// reason for the daemon not to start: whoever uses it is told why, until it is mended.
+func (w *wired) wireArtifacts() {
+	w.artifacts = artifacts.New(w.dirs.Artifacts(), artifacts.Options{
+		Logger: w.log.With("part", "artifacts"),
+		Changed: func(a artifacts.Artifact, removed bool) {
+			w.runs.ArtifactChanged(w.artifacts.Describe(a), removed)
+		},
+	})
+	swept := make(chan struct{})
+	go func() {
+		defer close(swept)
+		if err := w.artifacts.Ready(context.Background()); err != nil {
+			w.log.Error("no artifacts are kept", "error", err)
+		}
+	}()
+	w.closing(func() error {
+		<-swept
+		return w.artifacts.Close()
+	})
 }
 
 // auditLife writes down that the daemon began or ended. A daemon that cannot write it goes on, so that it can say what
@@ -237,7 +263,8 @@ func findDisplay(runtimeDir string) func(context.Context, types.Wayland) (string
 
 func (w *wired) apiOptions(stop func(), busy func() func()) api.Options {
 	return api.Options{
-		Runs: runs{w.runs}, Rules: w.runs, Approvals: w.approvals, AuditFile: w.dirs.Audit(), Images: images{w.builder}, Doctor: w.doctor, Secrets: w.checkSecrets, Stop: stop, Busy: busy,
+		Runs: runs{w.runs}, Rules: w.runs, Approvals: w.approvals, AuditFile: w.dirs.Audit(),
+		Artifacts: w.artifacts, Scopes: w.runs, Principal: artifacts.Principal(os.Getuid()), Images: images{w.builder}, Doctor: w.doctor, Secrets: w.checkSecrets, Stop: stop, Busy: busy,
 		Version: version, Logger: w.log.With("part", "api"),
 		Shell: func(ctx context.Context, id string, req types.ShellRequest) (api.Attached, error) {
 			return attached(w.runs.Shell(ctx, id, req))

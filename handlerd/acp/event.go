@@ -34,8 +34,11 @@ const (
 	SessionOpened
 	// SessionClosed: the agent accepted a session/close or delete. Session is set.
 	SessionClosed
-	// ToolCalled: the agent began a tool call in a turn (a replayed history has none). Session is set.
+	// ToolCalled: the agent began a tool call in a turn (a replayed history has none). Session, Tool and Name are set.
 	ToolCalled
+	// Pictured: what the agent says of a tool call, or its answer, may hold a picture, in a turn. Session, Tool, Name and
+	// Line are set; Name may be empty. It comes before the line goes to the client.
+	Pictured
 	// Judged: a rule said something other than a plain allow. Verdict, From and Method are set.
 	Judged
 	// Answered: a question of the agent's was answered, by a rule, by the client, or in its place. Verdict says how and by
@@ -54,4 +57,7 @@ type Event struct {
 	Method  string
 	Verdict policy.Verdict
 	Text    string
+	Tool    string // the tool call's id; "" for a part of the answer
+	Name    string // the tool's name, or else its title
+	Line    []byte // the whole message; valid until Observe returns
 }

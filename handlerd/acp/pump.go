@@ -2,6 +2,7 @@ package acp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/handlerd/handler/handlerd/acp/pictures"
 	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/policy/rawjson"
 )
@@ -192,13 +194,30 @@ func requestID(m Message) string {
 	return key
 }
 
-// sawUpdate counts tool calls. It looks only as far into the line as it has to.
+// sawUpdate tells of tool calls and of pictures. It looks only as far into the line as it has to.
 func (r *Relay) sawUpdate(m Message) {
-	if stringAt(m.Line, m.Params, "update", "sessionUpdate") != "tool_call" {
+	kind := stringAt(m.Line, m.Params, "update", "sessionUpdate")
+	called := kind == "tool_call"
+	if !called && kind != "tool_call_update" && kind != "agent_message_chunk" {
 		return
 	}
-	if session := stringAt(m.Line, m.Params, "sessionId"); r.inTurn(session) {
-		r.o.Observe(Event{Kind: ToolCalled, From: Agent, Session: session})
+	pictured := pictures.May(m.Line)
+	if !called && !pictured {
+		return
+	}
+	session := stringAt(m.Line, m.Params, "sessionId")
+	if !r.inTurn(session) {
+		return
+	}
+	e := Event{From: Agent, Session: session, Tool: stringAt(m.Line, m.Params, "update", "toolCallId")}
+	e.Name = cmp.Or(stringAt(m.Line, m.Params, "update", "name"), stringAt(m.Line, m.Params, "update", "title"))
+	if called {
+		e.Kind = ToolCalled
+		r.o.Observe(e)
+	}
+	if pictured {
+		e.Kind, e.Line = Pictured, m.Line
+		r.o.Observe(e)
 	}
 }
 

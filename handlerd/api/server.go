@@ -18,6 +18,7 @@ import (
 
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/approvals"
+	"github.com/handlerd/handler/handlerd/artifacts"
 	"github.com/handlerd/handler/handlerd/fault"
 )
 
@@ -66,6 +67,10 @@ type Options struct {
 	// Approvals are the questions to the person; AuditFile is where the verdicts are read.
 	Approvals *approvals.Queue
 	AuditFile string
+	// Artifacts are those of Principal; nil where none are kept. Scopes goes with them.
+	Artifacts *artifacts.Store
+	Scopes    Scopes
+	Principal string
 	Images    Images
 	Doctor    func(context.Context) []types.Finding
 	// Shell starts a command of the person's in a live run and returns when it runs; nil where there are none.
@@ -116,6 +121,7 @@ func New(opts Options) *Server {
 	mux.HandleFunc("POST "+types.PathStop, s.stop)
 	s.routeApprovals(mux)
 	s.routeAttached(mux)
+	s.routeArtifacts(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, fault.New(fault.NotFound, "", "the API has no %s %s", r.Method, r.URL.Path))
 	})

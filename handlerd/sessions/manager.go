@@ -15,10 +15,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/approvals"
+	"github.com/handlerd/handler/handlerd/artifacts"
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
@@ -42,7 +44,7 @@ const MaxRuns = 64
 // MaxConnections bounds the connections of all runs' proxies together, so that descriptors are left for the rest.
 const MaxConnections = 4096
 
-// Options are what a Manager is made of. All are needed but Resolver and Logger.
+// Options are what a Manager is made of. All are needed but Resolver, Artifacts and Logger.
 type Options struct {
 	Driver sandbox.Driver
 	// Plan renders an agent for a run started in cwd.
@@ -64,6 +66,9 @@ type Options struct {
 	Version string
 	// Secrets reads what the agents' secrets name, each time anew.
 	Secrets Secrets
+	// Artifacts keep what agents make for their person, who is Principal (artifacts.Principal); nil keeps nothing.
+	Artifacts *artifacts.Store
+	Principal string
 
 	Owner    string // LabelOwner of what this daemon makes
 	RunRoot  string // parent of the run directories; short, private
@@ -81,6 +86,8 @@ type Manager struct {
 	pool *egress.Pool // of the runs' proxies
 
 	machine *machineWatch
+
+	pictures atomic.Int64 // bytes of messages whose pictures are still to be kept
 
 	mu      sync.Mutex
 	runs    map[string]*Run // protected by mu
@@ -188,7 +195,7 @@ func (m *Manager) reserve(plan *render.Plan) (*Run, error) {
 	}
 	for range 100 {
 		id := newID()
-		if m.runs[id] != nil {
+		if m.runs[id] != nil || m.hasArtifacts(id) {
 			continue
 		}
 		log, err := newRunLog(m.logs, id, time.Now)

@@ -75,6 +75,7 @@ type Run struct {
 	troubles troubles // of its connections
 	shells   shells
 	ports    ports
+	pictures *keeper
 }
 
 func newRun(m *Manager, id string, plan *render.Plan, log *runLog) *Run {
@@ -82,6 +83,7 @@ func newRun(m *Manager, id string, plan *render.Plan, log *runLog) *Run {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r := &Run{m: m, id: id, plan: plan, since: time.Now(), log: log, ctx: ctx, cancel: cancel, gone: make(chan struct{}),
 		verdicts: newLimiter(time.Now), troubles: troubles{now: time.Now}, network: &liveNetwork{}}
+	r.pictures = newKeeper(r)
 	r.state.Store(types.StateStarting)
 	return r
 }
@@ -206,6 +208,7 @@ func (r *Run) end(cause error) {
 			r.warn("the run directory was not removed", r.dir.Close())
 		}
 		r.watching.Wait()
+		r.pictures.close()
 		r.closeScopes()
 		r.tellMissed(r.verdicts.rest())
 		text := "ended"

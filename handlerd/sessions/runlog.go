@@ -77,6 +77,22 @@ func (l *runLog) charge(payer, from, text string) {
 	l.changed = make(chan struct{})
 }
 
+// artifact adds a line that tells of an artifact. There are few of them (artifacts.MaxPerRun) unless they come and go.
+func (l *runLog) artifact(text string, a types.Artifact, removed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return
+	}
+	if l.sizes[types.FromArtifact] > MaxOtherBytes {
+		l.dropped++
+		return
+	}
+	l.sizes[types.FromArtifact] += l.write(types.LogLine{From: types.FromArtifact, Text: cut(text, MaxLogLine), Artifact: &a, Removed: removed})
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
 // end adds the line that says how the run ended, whatever room there is. cause is nil where client or agent ended it
 // as they meant to.
 func (l *runLog) end(text string, cause error) {

@@ -2,7 +2,6 @@ package sessions
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -79,12 +78,8 @@ func (r *Run) openScope(ctx context.Context, m sandbox.Mount) (openScope, error)
 		view, err := rules.Look(checked.Path)
 		return found{checked.Path, checked.Note, view}, err
 	})
-	var bad *scopes.Error
-	if errors.As(err, &bad) {
-		return openScope{}, &fault.Fault{Kind: fault.Refused, Text: "the scope " + bad.Path + " " + bad.Reason, Hint: bad.Remedy, Err: err}
-	}
 	if err != nil {
-		return openScope{}, fault.Wrap(fault.Failed, err, "", "the scope %s", m.Source)
+		return openScope{}, scopeFault(err, m.Source)
 	}
 	if f.note != "" {
 		r.notice("%s", f.note)

@@ -106,6 +106,7 @@ func (r *Run) servers() []policy.MCPServer {
 // observe keeps the counts of `handler ps`, the run's log and the audit.
 func (r *Run) observe(e acp.Event) {
 	r.tellHosted(e)
+	r.pictures.observe(e)
 	switch e.Kind {
 	case acp.TurnStarted:
 		r.working.Add(1)

@@ -26,6 +26,9 @@ func (d Dirs) Socket() string { return filepath.Join(d.Run, "handlerd.sock") }
 // Audit is the path of the audit log.
 func (d Dirs) Audit() string { return filepath.Join(d.State, "audit", "audit.jsonl") }
 
+// Artifacts is the folder of the files that agents made for the person.
+func (d Dirs) Artifacts() string { return filepath.Join(d.State, "artifacts") }
+
 // Log is the path of the log of a daemon that the command line started.
 func (d Dirs) Log() string { return filepath.Join(d.State, "handlerd.log") }
 

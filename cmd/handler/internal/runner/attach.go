@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/handlerd/handler/handlerd/acp/jsonrpc"
+	"github.com/handlerd/handler/handlerd/acp/pictures"
 )
 
 // maxAttached bounds the pictures of a prompt together: agents take lines of 32 MiB, and base64 makes four bytes of
@@ -22,7 +23,7 @@ func attach(files []string) ([]jsonrpc.ContentBlock, error) {
 		if err != nil {
 			return nil, err
 		}
-		media, _ := sniff(data)
+		media, _ := pictures.Sniff(data)
 		if media == "" {
 			return nil, fmt.Errorf("%s is no png, jpeg, webp or gif picture", path)
 		}
@@ -43,12 +44,12 @@ func readImage(path string) ([]byte, error) {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is no regular file", path)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxImage+1))
+	data, err := io.ReadAll(io.LimitReader(f, pictures.MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the picture: %w", err)
 	}
-	if len(data) > maxImage {
-		return nil, fmt.Errorf("%s has more than %s, which is the bound of a picture", path, size(maxImage))
+	if len(data) > pictures.MaxBytes {
+		return nil, fmt.Errorf("%s has more than %s, which is the bound of a picture", path, size(pictures.MaxBytes))
 	}
 	return data, nil
 }

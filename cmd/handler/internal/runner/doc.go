@@ -1,5 +1,5 @@
 // Package runner is what `handler run` does once it has an ACP connection to an agent: it makes a session, sends one
-// prompt, prints what comes of it, asks the person where the agent asks, saves pictures and says how it ended. It
+// prompt, prints what comes of it, asks the person where the agent asks, shows where pictures are kept and says how it ended. It
 // parses no flags and reads no environment.
 //
 // What an agent sends is untrusted: control and escape characters are made visible, never passed on to a terminal;
@@ -16,7 +16,7 @@
 //	{"event":"plan","entries":[{"content","priority","status"}]}   the whole plan, at each change
 //	{"event":"tool","tool","name","kind","detail","input"}    a tool call; "tool" is its id
 //	{"event":"tool_done","tool","name","status","seconds","detail"}   status: completed, failed
-//	{"event":"image","tool","path","media_type","bytes","sha256"}     a picture that was saved
+//	{"event":"image","tool","path","artifact","media_type","bytes","sha256"}   a picture; handlerd keeps it as that artifact
 //	{"event":"question","tool","name","detail","answer","by"} answer: allow_once, allow_always, reject_once,
 //	                                                          reject_always, accept, decline, cancelled;
 //	                                                          by: person, --yes, --read-only, --unattended, nobody,

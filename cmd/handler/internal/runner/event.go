@@ -46,6 +46,7 @@ type event struct {
 	By     string          `json:"by,omitempty"`
 
 	Path      string `json:"path,omitempty"`
+	Artifact  string `json:"artifact,omitempty"`
 	MediaType string `json:"media_type,omitempty"`
 	Bytes     int    `json:"bytes,omitempty"`
 	SHA256    string `json:"sha256,omitempty"`

@@ -1,186 +1,76 @@
 package runner
 
 import (
-	"bytes"
+	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
+	"time"
+
+	"github.com/handlerd/handler/handlerd/acp/pictures"
 )
 
-// Bounds of what is saved.
-const (
-	maxImage      = 20 << 20 // bytes of one picture
-	maxImages     = 100      // pictures of a run
-	maxImageDepth = 8        // of the JSON that a picture is looked for in
-	maxImageNodes = 10_000
-)
+// keptTimeout bounds how long a picture is waited for.
+const keptTimeout = 10 * time.Second
 
-// findImages calls visit with the base64 of everything in raw that says it is a picture, in the shapes that agents
-// use: ACP and MCP {type:"image",data}, Anthropic {type:"image",source:{data}}, embedded resources {blob}.
-func findImages(raw json.RawMessage, visit func(b64 string)) {
-	if !bytes.Contains(raw, []byte(`"data"`)) && !bytes.Contains(raw, []byte(`"blob"`)) {
-		return
-	}
-	var v any
-	if json.Unmarshal(raw, &v) != nil {
-		return
-	}
-	nodes := 0
-	walkImages(v, 0, &nodes, visit)
-}
-
-func walkImages(v any, depth int, nodes *int, visit func(string)) {
-	if *nodes++; depth > maxImageDepth || *nodes > maxImageNodes {
-		return
-	}
-	switch v := v.(type) {
-	case []any:
-		for _, x := range v {
-			walkImages(x, depth+1, nodes, visit)
-		}
-	case map[string]any:
-		if v["type"] == "image" {
-			source, _ := v["source"].(map[string]any)
-			for _, data := range []any{v["data"], source["data"]} {
-				if s, ok := data.(string); ok {
-					visit(s)
-				}
-			}
-			return
-		}
-		if s, ok := v["blob"].(string); ok {
-			if media, ok := v["mimeType"].(string); !ok || strings.HasPrefix(media, "image/") {
-				visit(s)
-			}
-			return
-		}
-		for key, x := range v {
-			if key != "_meta" {
-				walkImages(x, depth+1, nodes, visit)
-			}
-		}
-	}
-}
-
-// sniff recognises the four kinds of picture that are saved by their first bytes.
-func sniff(b []byte) (media, ext string) {
-	switch {
-	case bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")):
-		return "image/png", "png"
-	case bytes.HasPrefix(b, []byte("\xff\xd8\xff")):
-		return "image/jpeg", "jpg"
-	case bytes.HasPrefix(b, []byte("GIF87a")), bytes.HasPrefix(b, []byte("GIF89a")):
-		return "image/gif", "gif"
-	case len(b) >= 12 && string(b[:4]) == "RIFF" && string(b[8:12]) == "WEBP":
-		return "image/webp", "webp"
-	}
-	return "", ""
-}
-
-// An album saves pictures into one folder, each once.
+// An album is the pictures of a run, each once. handlerd keeps them, as artifacts, of every client's runs: here is only
+// found which there are.
 type album struct {
-	dir    string
-	seen   map[[sha256.Size]byte]bool
-	saved  []Image
-	number int
-	full   bool // the bound was said
+	seen  map[[sha256.Size]byte]bool
+	saved []Image
+	lost  bool // that one was not kept was said
 }
 
-// add decodes and saves a picture; name is what it is of. It gives nil for one that was saved before, and an error
-// that a person can read for one that is not saved.
-func (a *album) add(name, b64 string) (*Image, error) {
-	if _, after, ok := strings.Cut(b64, ";base64,"); ok && strings.HasPrefix(b64, "data:") {
-		b64 = after
+// images shows the pictures in raw and where they are; t is the tool call that gave them, nil for the answer's own. It
+// runs with mu held.
+func (r *run) images(ctx context.Context, t *tool, raw json.RawMessage) {
+	if r.opts.Kept == nil {
+		return
 	}
-	if base64.StdEncoding.DecodedLen(len(b64)) > maxImage+2 {
-		return nil, fmt.Errorf("a picture of %s is over the bound of %s and was not saved", size(base64.StdEncoding.DecodedLen(len(b64))), size(maxImage))
-	}
-	data, err := base64.StdEncoding.DecodeString(b64)
+	pictures.Find(raw, func(b64 string) {
+		id := ""
+		if t != nil {
+			id = t.ToolCallID
+		}
+		img, err := r.picture(ctx, b64)
+		if err != nil {
+			r.notice("warning", err.Error())
+		} else if img != nil {
+			r.screen.emit(event{Event: evImage, Tool: id, Path: img.Path, Artifact: img.ID, MediaType: img.MediaType, Bytes: img.Bytes, SHA256: img.SHA256})
+		}
+	})
+}
+
+// picture gives where a picture is kept; nil for one that was shown before, and an error that a person can read for one
+// that is not kept.
+func (r *run) picture(ctx context.Context, b64 string) (*Image, error) {
+	data, media, _, err := pictures.Decode(b64)
 	if err != nil {
-		data, err = base64.RawStdEncoding.DecodeString(b64)
-	}
-	if err != nil {
-		return nil, errors.New("a picture was not valid base64 and was not saved")
-	}
-	media, ext := sniff(data)
-	if media == "" {
-		return nil, errors.New("what the agent sent as a picture is no png, jpeg, webp or gif and was not saved")
+		return nil, fmt.Errorf("%w; it was not kept", err)
 	}
 	sum := sha256.Sum256(data)
-	if a.seen[sum] {
+	if r.album.seen[sum] {
 		return nil, nil
 	}
-	if len(a.saved) >= maxImages {
-		if a.full {
-			return nil, nil
+	if r.album.seen == nil {
+		r.album.seen = map[[sha256.Size]byte]bool{}
+	}
+	r.album.seen[sum] = true
+	ctx, cancel := context.WithTimeout(ctx, keptTimeout)
+	defer cancel()
+	img := Image{MediaType: media, Bytes: len(data), SHA256: hex.EncodeToString(sum[:])}
+	if img.ID, img.Path, err = r.opts.Kept(ctx, img.SHA256); err != nil {
+		if r.album.lost {
+			return nil, nil // it was said
 		}
-		a.full = true
-		return nil, fmt.Errorf("the run has %d pictures, which is the bound: no more are saved", maxImages)
+		r.album.lost = true
+		if errors.Is(err, ErrNotKept) {
+			return nil, fmt.Errorf("a picture of %s was not kept; why, and what to do: handler logs %s", size(img.Bytes), r.opts.Run)
+		}
+		return nil, fmt.Errorf("where a picture of %s is kept is not known: %w", size(img.Bytes), err)
 	}
-	path, err := a.write(slug(name), ext, data)
-	if err != nil {
-		return nil, fmt.Errorf("save a picture: %w", err)
-	}
-	if a.seen == nil {
-		a.seen = map[[sha256.Size]byte]bool{}
-	}
-	a.seen[sum] = true
-	img := Image{Path: path, MediaType: media, Bytes: len(data), SHA256: hex.EncodeToString(sum[:])}
-	a.saved = append(a.saved, img)
+	r.album.saved = append(r.album.saved, img)
 	return &img, nil
-}
-
-// write puts data into a new file of mode 0600 in one step. A name that is taken is passed over: a folder may hold the
-// pictures of an earlier run.
-func (a *album) write(name, ext string, data []byte) (string, error) {
-	if err := os.MkdirAll(a.dir, 0o700); err != nil {
-		return "", err
-	}
-	tmp, err := os.CreateTemp(a.dir, ".new-*") // 0600
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(data)
-	if err = errors.Join(err, tmp.Close()); err != nil {
-		return "", err
-	}
-	for {
-		a.number++
-		path := filepath.Join(a.dir, fmt.Sprintf("%s-%d.%s", name, a.number, ext))
-		// A link, unlike a rename, never replaces a file.
-		if err := os.Link(tmp.Name(), path); err == nil || !errors.Is(err, fs.ErrExist) {
-			return path, err
-		}
-	}
-}
-
-// slug makes a file name of a tool's name.
-func slug(name string) string {
-	_, after, ok := strings.Cut(name, ": ")
-	if ok {
-		name = after
-	}
-	var b strings.Builder
-	for _, r := range strings.ToLower(name) {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' {
-			b.WriteRune(r)
-		} else if s := b.String(); s != "" && !strings.HasSuffix(s, "-") {
-			b.WriteByte('-')
-		}
-		if b.Len() >= 40 {
-			break
-		}
-	}
-	if s := strings.Trim(b.String(), "-"); s != "" {
-		return s
-	}
-	return "picture"
 }

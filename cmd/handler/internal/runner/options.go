@@ -28,7 +28,7 @@ type Options struct {
 	Cwd    string   // absolute; of the session
 
 	Agent string // its name, for questions and the first event; "agent" if empty
-	Run   string // the run's id: names the folder below ArtifactDir; "run" if empty
+	Run   string // the run's id; "run" if empty
 
 	Yes        bool // allow once what the agent asks; never always
 	ReadOnly   bool // allow once what only reads, refuse the rest; goes before Yes
@@ -45,8 +45,10 @@ type Options struct {
 	Stdout io.Writer // what the run gives; nil throws it away
 	Stderr io.Writer // questions, remarks and why the run failed; nil throws them away
 
-	ArtifactDir string // pictures go to ArtifactDir/<Run>; if empty, none are saved
-	Home        string // shown as ~ in printed paths; if empty, paths are shown whole
+	// Kept gives the artifact that a picture which the agent has just sent is kept as, by its SHA-256 in hexadecimal, and
+	// a file that holds it; ErrNotKept where it is not. Nil shows no pictures.
+	Kept func(ctx context.Context, sha256 string) (id, path string, err error)
+	Home string // shown as ~ in printed paths; if empty, paths are shown whole
 
 	// LoginHint says what to type when the agent wants a login first; "" for nothing.
 	LoginHint string
@@ -79,8 +81,12 @@ type Outcome struct {
 	Verdict    *policy.Verdict // what policy refused; nil if it did not
 }
 
-// An Image is a picture that was saved.
+// ErrNotKept is what Options.Kept gives for a picture that handlerd did not keep.
+var ErrNotKept = errors.New("the picture was not kept")
+
+// An Image is a picture that is kept.
 type Image struct {
+	ID        string // of the artifact
 	Path      string
 	MediaType string
 	Bytes     int

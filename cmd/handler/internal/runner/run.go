@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -52,7 +51,6 @@ func Run(ctx context.Context, conn io.ReadWriteCloser, opts Options) (Outcome, e
 	r := &run{
 		opts: opts, began: opts.Now(), asking: make(chan struct{}, 1), tools: map[string]*tool{},
 		screen: newScreen(opts, abort), term: newTerminal(opts.Stdin, opts.Stderr),
-		album: album{dir: filepath.Join(opts.ArtifactDir, opts.Run)},
 	}
 	defer r.term.close()
 	r.over, r.endTurn = context.WithCancel(ctx)
@@ -220,7 +218,7 @@ func (r *run) summary(out Outcome, err error) []string {
 		parts = append(parts, count(out.Refused, "question refused", "questions refused"))
 	}
 	if n := len(out.Images); n > 0 {
-		parts = append(parts, count(n, "picture saved", "pictures saved"))
+		parts = append(parts, count(n, "picture kept", "pictures kept"))
 	}
 	if r.opts.Summary != nil {
 		parts = append(parts, r.opts.Summary(out)...)

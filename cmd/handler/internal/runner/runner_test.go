@@ -3,6 +3,7 @@ package runner
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -254,13 +255,13 @@ func TestGolden(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			c.opts.ArtifactDir, c.opts.Home = filepath.Join(dir, "artifacts"), dir
+			c.opts.Kept, c.opts.Home = keptIn(dir), dir
 			c.opts.Summary = func(Outcome) []string { return []string{"3 refused by policy"} }
 			out, screen, err := play(t, c.opts, &scripted{}, everything)
 			if err != nil || out.Status != StatusDone || out.ToolCalls != 5 || len(out.Images) != 1 || out.Session != "s1" {
 				t.Errorf("outcome %+v, %v", out, err)
 			}
-			if b, err := os.ReadFile(out.Images[0].Path); err != nil || base64.StdEncoding.EncodeToString(b) != pixel {
+			if b, err := base64.StdEncoding.DecodeString(pixel); err != nil || fmt.Sprintf("%x", sha256.Sum256(b)) != out.Images[0].SHA256 {
 				t.Errorf("the picture is not what was sent: %v", err)
 			}
 			golden(t, c.name, strings.ReplaceAll(screen, dir, "/home/ana"))
@@ -288,7 +289,7 @@ func TestEscapeInjection(t *testing.T) {
 		a.peer.Call(a.t.Context(), jsonrpc.MethodElicitation, json.RawMessage(`{"message":`+q+`,"requestedSchema":{"properties":{`+q+`:{"type":"string","title":`+q+`,"description":`+q+`,"default":`+q+`}}}}`), &res)
 		return "", &jsonrpc.Error{Code: 1, Message: evil, Data: json.RawMessage(`{"details":` + q + `}`)}
 	}
-	for _, opts := range []Options{{Terminal: true, ArtifactDir: t.TempDir()}, {JSON: true, Terminal: true, ArtifactDir: t.TempDir()}, {Unattended: true, ArtifactDir: t.TempDir()}, {Yes: true, Terminal: true}} {
+	for _, opts := range []Options{{Terminal: true, Kept: keptIn("/home/ana")}, {JSON: true, Terminal: true, Kept: keptIn("/home/ana")}, {Unattended: true, Kept: keptIn("/home/ana")}, {Yes: true, Terminal: true}} {
 		_, screen, err := play(t, opts, &scripted{}, attack, "y", "y", "")
 		for _, s := range []string{screen, fmt.Sprint(err)} {
 			for i, r := range s {
@@ -610,74 +611,53 @@ func TestPromptWithImages(t *testing.T) {
 	}
 }
 
+// keptIn stands in for handlerd: the n-th picture is artifact n, in a file below dir.
+func keptIn(dir string) func(context.Context, string) (id, path string, err error) {
+	n := 0
+	return func(_ context.Context, sum string) (string, string, error) {
+		n++
+		return fmt.Sprint(n), filepath.Join(dir, fmt.Sprintf("artifacts/runs/k3f9/shot-%d.png", n)), nil
+	}
+}
+
+// Each picture is shown once, in whatever shape it comes; what is none is said (package pictures has the shapes).
 func TestImages(t *testing.T) {
-	dir := t.TempDir()
-	opts := Options{Unattended: true, ArtifactDir: dir}
 	shapes := []string{
 		`"content":[{"type":"content","content":{"type":"image","data":"` + gif(1) + `","mimeType":"image/gif"}}]`,
 		`"rawOutput":{"content":[{"type":"text","text":"x"},{"type":"image","data":"` + gif(2) + `","mimeType":"image/gif"}]}`,
-		`"rawOutput":{"result":{"content":[{"type":"image","data":"` + gif(3) + `"}]}}`,
-		`"rawOutput":[{"type":"image","source":{"type":"base64","data":"` + gif(4) + `","media_type":"image/gif"}}]`,
-		`"content":[{"type":"content","content":{"type":"resource","resource":{"uri":"x","blob":"` + gif(5) + `","mimeType":"image/gif"}}}]`,
-		`"content":[{"type":"content","content":{"type":"image","data":"data:image/gif;base64,` + gif(6) + `"}}]`,
-		`"content":[{"type":"content","content":{"type":"image","data":"` + gif(1) + `"}}]`, // again
-		`"content":[{"type":"content","content":{"type":"resource","resource":{"uri":"x","blob":"` + gif(7) + `","mimeType":"application/pdf"}}}]`,
-		`"rawOutput":{"_meta":{"content":[{"type":"image","data":"` + gif(8) + `"}]}}`,
+		`"content":[{"type":"content","content":{"type":"image","data":"` + gif(1) + `"}}]`,                  // again
 		`"content":[{"type":"content","content":{"type":"image","data":"PHN2Zy8+","mimeType":"image/png"}}]`, // an svg in disguise
 		`"content":[{"type":"content","content":{"type":"image","data":"%%%"}}]`,
 	}
-	out, screen, err := play(t, opts, &scripted{}, func(a *scripted) (string, error) {
+	script := func(a *scripted) (string, error) {
 		for i, s := range shapes {
-			a.update(fmt.Sprintf(`{"sessionUpdate":"tool_call","toolCallId":"c%d","title":"mcp__p__../../Évil Tool","status":"completed",%s}`, i, s))
+			a.update(fmt.Sprintf(`{"sessionUpdate":"tool_call","toolCallId":"c%d","title":"shot","status":"completed",%s}`, i, s))
 		}
 		a.update(`{"sessionUpdate":"agent_message_chunk","content":{"type":"image","data":"` + gif(9) + `"}}`)
 		return jsonrpc.StopEndTurn, nil
-	})
+	}
+	out, screen, err := play(t, Options{Unattended: true, Kept: keptIn("/home/ana")}, &scripted{}, script)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
+	var ids []string
 	for _, img := range out.Images {
-		rel, err := filepath.Rel(dir, img.Path)
-		info, serr := os.Stat(img.Path)
-		if err != nil || serr != nil || info.Mode() != 0o600 {
-			t.Errorf("%s: %v, %v", img.Path, err, serr)
-		}
-		names = append(names, rel)
+		ids = append(ids, img.ID+" "+img.MediaType)
 	}
-	want := []string{"k3f9/vil-tool-1.gif", "k3f9/vil-tool-2.gif", "k3f9/vil-tool-3.gif", "k3f9/vil-tool-4.gif", "k3f9/vil-tool-5.gif", "k3f9/vil-tool-6.gif", "k3f9/picture-7.gif"}
-	if diff := cmp.Diff(want, names); diff != "" {
-		t.Errorf("saved (-want +got):\n%s\n%s", diff, screen)
+	if diff := cmp.Diff([]string{"1 image/gif", "2 image/gif", "3 image/gif"}, ids); diff != "" {
+		t.Errorf("shown (-want +got):\n%s\n%s", diff, screen)
 	}
-	if files, err := os.ReadDir(filepath.Join(dir, "k3f9")); err != nil || len(files) != len(want) {
-		t.Errorf("%d files, %v", len(files), err)
-	}
-	for _, s := range []string{"is no png, jpeg, webp or gif", "not valid base64"} {
+	for _, s := range []string{"is no png, jpeg, webp or gif", "not valid base64", "shot-3.png"} {
 		if !strings.Contains(screen, s) {
 			t.Errorf("%q is not said:\n%s", s, screen)
 		}
 	}
-}
 
-func TestImageBounds(t *testing.T) {
-	a := album{dir: t.TempDir()}
-	if _, err := a.add("x", strings.Repeat("A", maxImage/3*4+100)); err == nil || !strings.Contains(err.Error(), "over the bound") {
-		t.Errorf("a picture over the bound gave %v", err)
-	}
-	if err := os.WriteFile(filepath.Join(a.dir, "x-1.gif"), []byte("kept"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	said := 0
-	for i := range maxImages + 5 {
-		if _, err := a.add("x", gif(i)); err != nil {
-			said++
-		}
-	}
-	if len(a.saved) != maxImages || said != 1 {
-		t.Errorf("%d saved, the bound said %d times", len(a.saved), said)
-	}
-	if b, err := os.ReadFile(filepath.Join(a.dir, "x-1.gif")); err != nil || string(b) != "kept" {
-		t.Errorf("a file of before was replaced: %q, %v", b, err)
+	// A store that is full is said once, with where to read why.
+	full := func(context.Context, string) (string, string, error) { return "", "", ErrNotKept }
+	out, screen, err = play(t, Options{Unattended: true, Kept: full}, &scripted{}, script)
+	if err != nil || len(out.Images) != 0 || strings.Count(screen, "was not kept; why, and what to do: handler logs k3f9") != 1 {
+		t.Errorf("%v, %d pictures:\n%s", err, len(out.Images), screen)
 	}
 }
 

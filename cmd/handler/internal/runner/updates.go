@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	"github.com/handlerd/handler/handlerd/acp/jsonrpc"
@@ -10,12 +9,12 @@ import (
 )
 
 // handle gets what the agent sends, in order.
-func (r *run) handle(_ context.Context, req *jsonrpc.Request) {
+func (r *run) handle(ctx context.Context, req *jsonrpc.Request) {
 	switch req.Method {
 	case jsonrpc.MethodSessionUpdate:
 		var p jsonrpc.UpdateParams
 		if req.Decode(&p) == nil { // an update of a shape we do not know is none of ours
-			r.update(p.SessionID, &p.Update)
+			r.update(ctx, p.SessionID, &p.Update)
 		}
 		req.Reply(nil)
 	case jsonrpc.MethodRequestPermission:
@@ -29,7 +28,7 @@ func (r *run) handle(_ context.Context, req *jsonrpc.Request) {
 	}
 }
 
-func (r *run) update(session string, u *jsonrpc.Update) {
+func (r *run) update(ctx context.Context, session string, u *jsonrpc.Update) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if session != r.session || r.session == "" {
@@ -37,9 +36,9 @@ func (r *run) update(session string, u *jsonrpc.Update) {
 	}
 	switch u.SessionUpdate {
 	case jsonrpc.UpdateAgentMessage, jsonrpc.UpdateAgentThought:
-		r.chunk(u)
+		r.chunk(ctx, u)
 	case jsonrpc.UpdateToolCall, jsonrpc.UpdateToolCallUpdate:
-		r.toolUpdate(u)
+		r.toolUpdate(ctx, u)
 	case jsonrpc.UpdatePlan:
 		r.flushTools()
 		r.screen.emit(event{Event: evPlan, Entries: u.Entries})
@@ -60,7 +59,7 @@ func (r *run) notice(severity, text string) {
 	r.screen.emit(event{Event: evNotice, Severity: severity, Text: text})
 }
 
-func (r *run) chunk(u *jsonrpc.Update) {
+func (r *run) chunk(ctx context.Context, u *jsonrpc.Update) {
 	b, err := u.Block()
 	if err != nil {
 		return
@@ -78,13 +77,13 @@ func (r *run) chunk(u *jsonrpc.Update) {
 	case jsonrpc.BlockResourceLink:
 		r.screen.emit(event{Event: kind, Text: b.URI + "\n"})
 	default:
-		r.images(nil, u.Content)
+		r.images(ctx, nil, u.Content)
 	}
 }
 
 // toolUpdate takes in what an update says of a tool call. A call is shown when enough is known of it, and at the
 // latest when something else is to be shown.
-func (r *run) toolUpdate(u *jsonrpc.Update) {
+func (r *run) toolUpdate(ctx context.Context, u *jsonrpc.Update) {
 	if u.ToolCallID == "" {
 		return
 	}
@@ -97,8 +96,8 @@ func (r *run) toolUpdate(u *jsonrpc.Update) {
 	if !t.shown && (given(t.RawInput) || started) {
 		r.show(t)
 	}
-	r.images(t, u.Content)
-	r.images(t, u.RawOutput)
+	r.images(ctx, t, u.Content)
+	r.images(ctx, t, u.RawOutput)
 	if t.ended || (t.Status != jsonrpc.StatusCompleted && t.Status != jsonrpc.StatusFailed) {
 		return
 	}
@@ -145,22 +144,3 @@ func (r *run) show(t *tool) {
 
 // flushTools shows every tool call that waits.
 func (r *run) flushTools() { r.show(nil) }
-
-// images saves the pictures in raw; t is the tool call that gave them, nil for the answer's own.
-func (r *run) images(t *tool, raw json.RawMessage) {
-	findImages(raw, func(b64 string) {
-		name, id := "picture", ""
-		if t != nil {
-			name, id = t.label(), t.ToolCallID
-		}
-		if r.opts.ArtifactDir == "" {
-			return
-		}
-		img, err := r.album.add(name, b64)
-		if err != nil {
-			r.notice("warning", err.Error())
-		} else if img != nil {
-			r.screen.emit(event{Event: evImage, Tool: id, Path: img.Path, MediaType: img.MediaType, Bytes: img.Bytes, SHA256: img.SHA256})
-		}
-	})
-}
