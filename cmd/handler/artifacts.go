@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,7 @@ func newArtifactsList(u *ui) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.Run, "run", "", "only those of this run")
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "only those of this agent")
+	u.completeRuns(cmd)
 	cmd.Flags().StringVar(&f.Session, "session", "", "only those of this ACP session")
 	return cmd
 }
@@ -110,7 +112,7 @@ func printUsage(w io.Writer, usage types.ArtifactUsage) error {
 
 func newArtifactsShow(u *ui) *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Say everything of an artifact, and which file to open", Args: usageArgs(cobra.ExactArgs(1)), ValidArgsFunction: u.completeArtifacts,
+		Use: "show ID", Short: "Say everything of an artifact, and which file to open", Args: usageArgs(cobra.ExactArgs(1)),
 		Example: "  handler artifacts show xnsqjsjn\n  xdg-open \"$(handler artifacts show xnsqjsjn --json | jq -r .path)\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, a, err := u.artifact(cmd.Context(), args[0])
@@ -144,7 +146,7 @@ func (u *ui) artifact(ctx context.Context, id string) (*client.Client, types.Art
 func newArtifactsSave(u *ui) *cobra.Command {
 	var save types.ArtifactSave
 	cmd := &cobra.Command{
-		Use: "save ID", Short: "Copy an artifact into a folder that an agent may write to", Args: usageArgs(cobra.ExactArgs(1)), ValidArgsFunction: u.completeArtifacts,
+		Use: "save ID", Short: "Copy an artifact into a folder that an agent may write to", Args: usageArgs(cobra.ExactArgs(1)),
 		Long: `Copies an artifact into a scope of an agent, or of a live run, that is rw. The file is there whole or not at all; no
 symlink is followed, since an agent may be at work there; what your own tools would run is not written (A.9).`,
 		Example: "  handler artifacts save xnsqjsjn --agent web\n  handler artifacts save xnsqjsjn --run k3f9 --folder docs/img --name cart.png --conflict replace",
@@ -183,7 +185,7 @@ symlink is followed, since an agent may be at work there; what your own tools wo
 func newArtifactsRm(u *ui) *cobra.Command {
 	var run string
 	cmd := &cobra.Command{
-		Use: "rm ID… | rm --run RUN", Short: "Remove artifacts for good", Args: usageArgs(cobra.ArbitraryArgs), ValidArgsFunction: u.completeArtifacts,
+		Use: "rm ID… | rm --run RUN", Short: "Remove artifacts for good", Args: usageArgs(cobra.ArbitraryArgs),
 		Example: "  handler artifacts rm xnsqjsjn\n  handler artifacts rm --run k3f9",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (run == "") == (len(args) == 0) {
@@ -212,32 +214,48 @@ func newArtifactsRm(u *ui) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&run, "run", "", "all of this run")
+	u.completeRuns(cmd)
 	return cmd
 }
 
-// completeArtifacts offers the newest ids, with their names, of a daemon that runs.
-func (u *ui) completeArtifacts(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+// completeRuns completes --run by the runs that have artifacts.
+func (u *ui) completeRuns(cmd *cobra.Command) {
+	_ = cmd.RegisterFlagCompletionFunc("run", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return matching(cmd, u.artifactRuns, typed, nil), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// artifactIDs are the newest artifacts.
+func (u *ui) artifactIDs(ctx context.Context) []string {
 	const most = 50
-	none := cobra.ShellCompDirectiveNoFileComp
-	if len(args) > 0 && cmd.Name() != "rm" {
-		return nil, cobra.ShellCompDirectiveDefault // get's FILE
-	}
-	if cmd.Context() == nil {
-		cmd.SetContext(context.Background())
-	}
-	c, err := u.running(cmd)
-	if err != nil || c == nil {
-		return nil, none
-	}
-	list, err := c.Artifacts(cmd.Context(), client.ArtifactFilter{})
-	if err != nil {
-		return nil, none
-	}
 	var ids []string
-	for i := len(list.Artifacts) - 1; i >= 0 && len(ids) < most; i-- {
-		if a := list.Artifacts[i]; strings.HasPrefix(a.ID, strings.ToLower(typed)) {
-			ids = append(ids, shortArtifact(a.ID)+"\t"+plain(a.Name)+" of run "+plain(a.Run))
+	for _, a := range slices.Backward(u.knownArtifacts(ctx)) {
+		if ids = append(ids, shortArtifact(a.ID)+"\t"+a.Name+" of run "+a.Run); len(ids) == most {
+			break
 		}
 	}
-	return ids, none
+	return ids
+}
+
+func (u *ui) artifactRuns(ctx context.Context) []string {
+	var runs []string
+	for _, a := range slices.Backward(u.knownArtifacts(ctx)) {
+		if run := a.Run + "\t" + a.Agent; a.Run != "" && !slices.Contains(runs, run) {
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
+// knownArtifacts are those of a daemon that runs, oldest first.
+func (u *ui) knownArtifacts(ctx context.Context) []types.Artifact {
+	c, _, ok := u.daemon()
+	if !ok {
+		return nil
+	}
+	list, err := c.Artifacts(ctx, client.ArtifactFilter{})
+	if err != nil {
+		return nil
+	}
+	return list.Artifacts
 }

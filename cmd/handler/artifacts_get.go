@@ -23,7 +23,7 @@ import (
 func newArtifactsGet(u *ui) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
-		Use: "get ID [FILE|-]", Short: "Fetch an artifact into a file of yours, or - for standard output", Args: usageArgs(cobra.RangeArgs(1, 2)), ValidArgsFunction: u.completeArtifacts,
+		Use: "get ID [FILE|-]", Short: "Fetch an artifact into a file of yours, or - for standard output", Args: usageArgs(cobra.RangeArgs(1, 2)),
 		Long: `Fetches an artifact into FILE, or into a file of its name in the folder you are in. The file is whole or not there, and
 only you may read it. A file that is there is not replaced without --force.`,
 		Example: "  handler artifacts get xnsqjsjn\n  handler artifacts get xnsqjsjn cart.png --force\n  handler artifacts get xnsqjsjn - | file -",

@@ -68,6 +68,9 @@ func (u *ui) argument(cmd *cobra.Command) (names completer, many bool) {
 		if cmd.Parent().Name() == "approvals" {
 			names = u.questionIDs
 		}
+		if cmd.Parent().Name() == "artifacts" {
+			names = u.artifactIDs
+		}
 	case "NAME":
 		switch parent := cmd.Parent().Name(); {
 		case parent == "agent" && cmd.Name() == "add":
@@ -89,8 +92,8 @@ func (u *ui) argument(cmd *cobra.Command) (names completer, many bool) {
 func complete(names completer, many bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		switch {
-		case len(args) > 0 && !many && cmd.Name() == "shell":
-			return nil, cobra.ShellCompDirectiveDefault // a command and its files
+		case len(args) > 0 && !many && (cmd.Name() == "shell" || cmd.Name() == "get"):
+			return nil, cobra.ShellCompDirectiveDefault // a command and its files, or where an artifact goes
 		case len(args) > 0 && !many:
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -92,9 +92,9 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 		Watch: func(ctx context.Context, each func(types.ApprovalEvent) error) error {
 			return c.WatchApprovals(ctx, stream.RunID, each)
 		},
-		Answer:      c.Answer,
-		LoginHint:   u.loginHint(agent),
-		Kept: keptAs(c, stream.RunID), Home: d.Home, Interrupt: interrupt,
+		Answer:    c.Answer,
+		LoginHint: u.loginHint(agent),
+		Kept:      keptAs(c, stream.RunID), Home: d.Home, Interrupt: interrupt,
 		Summary: func(runner.Outcome) []string { return u.summary(ctx, c, stream.RunID) },
 	})
 	stream.Close()
