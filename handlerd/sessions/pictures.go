@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/handlerd/handler/handlerd/acp"
@@ -32,12 +31,7 @@ const (
 // A keeper keeps the pictures that a run's agent shows as artifacts, beside the relay and never in its way: a message
 // is only copied there. It works while it has something to do.
 type keeper struct {
-	store  *artifacts.Store // nil keeps nothing
-	owner  string
-	run    string
-	agent  string
-	memory *atomic.Int64 // what waits, of all runs
-	notice func(format string, args ...any)
+	r *Run
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -67,8 +61,7 @@ type keeping struct {
 func newKeeper(r *Run) *keeper {
 	ctx, cancel := context.WithCancel(context.Background()) // ended by close
 	return &keeper{
-		store: r.m.opts.Artifacts, owner: r.m.opts.Principal, run: r.id, agent: r.plan.Agent, memory: &r.m.pictures,
-		notice: r.say, ctx: ctx, cancel: cancel, names: map[string]string{}, changed: make(chan struct{}),
+		r: r, ctx: ctx, cancel: cancel, names: map[string]string{}, changed: make(chan struct{}),
 		said: map[string]bool{}, seen: map[[sha256.Size]byte]bool{},
 	}
 }
@@ -80,7 +73,7 @@ func (r *Run) say(format string, args ...any) {
 
 // observe takes what the relay sees of pictures. It is quick: it copies, and drops what is over a bound.
 func (k *keeper) observe(e acp.Event) {
-	if k.store == nil {
+	if k.r.m.opts.Artifacts == nil {
 		return
 	}
 	switch {
@@ -118,7 +111,7 @@ func (k *keeper) offer(one keeping) {
 	case k.looked+int64(n) > MaxPictureBytes:
 		k.tell("pictures", fmt.Sprintf("the agent has sent more than %d GiB of messages with pictures: no more are kept", MaxPictureBytes>>30))
 		return
-	case k.waiting > 0 && k.waiting+n > MaxPictureQueue, n > 0 && k.memory.Load()+int64(n) > MaxPictureMemory:
+	case k.waiting > 0 && k.waiting+n > MaxPictureQueue, n > 0 && k.r.m.pictures.Load()+int64(n) > MaxPictureMemory:
 		k.tell("queue", "the agent sends pictures faster than they are kept: some are not")
 		return
 	}
@@ -126,7 +119,7 @@ func (k *keeper) offer(one keeping) {
 	k.queue = append(k.queue, one)
 	k.waiting += n
 	k.looked += int64(n)
-	k.memory.Add(int64(n))
+	k.r.m.pictures.Add(int64(n))
 	k.added++
 	if !k.working {
 		k.working = true
@@ -138,7 +131,7 @@ func (k *keeper) offer(one keeping) {
 func (k *keeper) tell(about, text string) {
 	if !k.said[about] {
 		k.said[about] = true
-		k.notice("%s", text)
+		k.r.say("%s", text)
 	}
 }
 
@@ -162,7 +155,7 @@ func (k *keeper) work() {
 		}
 		k.mu.Lock()
 		k.waiting -= len(one.line)
-		k.memory.Add(-int64(len(one.line)))
+		k.r.m.pictures.Add(-int64(len(one.line)))
 		k.done++
 		close(k.changed)
 		k.changed = make(chan struct{})
@@ -204,13 +197,14 @@ func (k *keeper) keep(one keeping, b64 string) {
 	}
 	ctx, cancel := context.WithTimeout(k.ctx, keepTime)
 	defer cancel()
+	store, owner := k.r.m.opts.Artifacts, k.r.m.opts.Principal
 	// A tool that handlerd serves may have kept it by itself.
-	if _, err := k.store.Find(ctx, k.owner, k.run, hex.EncodeToString(sum[:])); err == nil {
+	if _, err := store.Find(ctx, owner, k.r.id, hex.EncodeToString(sum[:])); err == nil {
 		k.seen[sum] = true
 		return
 	}
-	meta := artifacts.Meta{Owner: k.owner, Run: k.run, Session: one.session, Agent: k.agent, Name: toolFile(one.name) + "." + ext, Source: one.name}
-	if _, err := k.store.Add(ctx, meta, bytes.NewReader(data)); err != nil {
+	meta := artifacts.Meta{Owner: owner, Run: k.r.id, Session: one.session, Agent: k.r.plan.Agent, Name: toolFile(one.name) + "." + ext, Source: one.name}
+	if _, err := store.Add(ctx, meta, bytes.NewReader(data)); err != nil {
 		k.trouble("add", "a picture was not kept: "+trouble(err))
 		return
 	}
@@ -220,7 +214,7 @@ func (k *keeper) keep(one keeping, b64 string) {
 func (k *keeper) forget(session string) {
 	ctx, cancel := context.WithTimeout(k.ctx, keepTime)
 	defer cancel()
-	if _, err := k.store.RemoveSession(ctx, k.owner, k.agent, session); err != nil {
+	if _, err := k.r.m.opts.Artifacts.RemoveSession(ctx, k.r.m.opts.Principal, k.r.plan.Agent, session); err != nil {
 		k.trouble("remove", "the artifacts of a deleted session are still there: "+trouble(err))
 	}
 }
