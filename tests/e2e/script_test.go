@@ -60,6 +60,10 @@ type command = func(ts *testscript.TestScript, neg bool, args []string)
 //	inspect RUN               what podman knows of the run's container, on stdout
 //	typed CODE FILE handler ARG…  the command line on a terminal of 24 rows and 80 columns, where a person types FILE (see
 //	                          typed_test.go); the exit code must be CODE; what the terminal showed is stdout
+//	forward NAME RUN PORT [FLAG…]  handler forward, in the background; NAME becomes its host:port, NAME_URL its address
+//	forward-ends NAME [INT]   it ends by itself, or by Ctrl-C
+//	fetch [-host HOST] URL    a page, as a browser on the host asks for it
+//	say HOST:PORT TEXT        a line over TCP, and what is answered
 //	full-disk DIR handler ARG…  the command line, with DIR on a disk that is full
 //
 // Background commands are testscript's own: exec handler run … &name&.
@@ -144,6 +148,7 @@ type script struct {
 	servers   map[string]*server
 	known     map[string][]process // what was seen of a run, by its id
 	there     *watcher             // who is there to be asked; nil if nobody is
+	forwards  map[string]*forwarded
 }
 
 type scriptKey struct{}
@@ -215,6 +220,11 @@ func commands() map[string]command {
 		"told":         cmdTold,
 		"listen":       cmdListen,
 		"podman-rmi":   cmdPodmanRmi,
+
+		"forward":      cmdForward,
+		"forward-ends": cmdForwardEnds,
+		"fetch":        cmdFetch,
+		"say":          cmdSay,
 
 		"processes-gone": cmdProcessesGone,
 	}
