@@ -50,6 +50,7 @@ func powers() []power {
 				inMains, probe,
 				{"handlerd/egress", "the proxy: resolves, classifies and dials the checked address (D.2)"},
 				{"handlerd/display", "connects to Wayland sockets to see whether they live (A.6)"},
+				{"handlerd/preview", "a reverse proxy whose transport dials by the run's own function alone: ports of the sandbox"},
 				{"handlerd/api/client", "connects to the daemon's own socket (K.1)"},
 				{"handlerd/secrets", "connects to the unix socket of the person's D-Bus, for the keyring"},
 				{"sandbox/podman", "connects to its own podman service's socket (A.10)"},
