@@ -209,19 +209,26 @@ func (d *Driver) monitorEnds(ctx context.Context, c container) error {
 	return nil
 }
 
+// errNotRemoved says that podman answered well and the container is still there.
+var errNotRemoved = errors.New("podman did not remove it")
+
+// removeTime is how long podman is asked to remove a container that it says it cannot remove.
+const removeTime = 20 * time.Second
+
 // remove asks podman to remove a container until it is not there any more. Podman's own cleaning up after the end of
 // a process may be under way at the same time, and either of them may find the other's work half done.
 func (d *Driver) remove(ctx context.Context, id string) error {
 	force, volumes, timeout := true, true, uint(0)
 	options := &containers.RemoveOptions{Force: &force, Volumes: &volumes, Timeout: &timeout}
 	var last error
-	for attempt := range 10 {
+	began := time.Now()
+	for attempt := 0; attempt == 0 || time.Since(began) < removeTime; attempt++ {
 		if attempt > 0 {
-			if err := pause(ctx, time.Duration(attempt)*20*time.Millisecond); err != nil {
-				return err
+			if err := pause(ctx, time.Duration(min(attempt, 20))*20*time.Millisecond); err != nil {
+				return errors.Join(err, last)
 			}
 		}
-		_, err := containers.Remove(ctx, id, options)
+		reports, err := containers.Remove(ctx, id, options)
 		if err != nil {
 			last = err
 			if isGone(err) {
@@ -236,6 +243,13 @@ func (d *Driver) remove(ctx context.Context, id string) error {
 			return nil
 		} else if err != nil {
 			last = err
+			continue
+		}
+		last = errNotRemoved
+		for _, r := range reports {
+			if r.Err != nil {
+				last = fmt.Errorf("%w: %w", errNotRemoved, r.Err)
+			}
 		}
 	}
 	return last
