@@ -98,7 +98,7 @@ func endFirstThread() {
 		if err != nil || strings.Contains(string(stat), ") Z ") {
 			return
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // nobody tells of the end of a thread
 	}
 }
 
