@@ -155,6 +155,33 @@ func TestNeverAsk(t *testing.T) {
 	}
 }
 
+// A rule for one connection does not take a denial back: with a wider rule that allows, the host would stay open.
+func TestOnceLiftsNothing(t *testing.T) {
+	w := newWorld(t, fake.Options{}, map[string]string{"web": asking})
+	r, err := w.start(t, "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Abort()
+	for _, c := range []types.RuleChange{
+		{Run: r.id, Kind: "allow", Rule: "*.example.org", Scope: types.ScopeRun},
+		{Run: r.id, Kind: "deny", Rule: "secret.example.org", Scope: types.ScopeRun},
+	} {
+		if _, err := w.m.ChangeRules(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done, err := w.m.ChangeRules(types.RuleChange{Run: r.id, Kind: "allow", Rule: "secret.example.org", Scope: types.ScopeOnce})
+	if err != nil || !strings.Contains(done.Note, "it has no effect: secret.example.org is denied") {
+		t.Errorf("%+v, %v", done, err)
+	}
+	for range 2 {
+		if got := decide(r, "secret.example.org", 443); got != policy.Refuse {
+			t.Errorf("the denied host: %v", got)
+		}
+	}
+}
+
 // TestChangeRules changes the rules of live runs, and answers the question that waits for it by the way.
 func TestChangeRules(t *testing.T) {
 	w := newWorld(t, fake.Options{}, map[string]string{"web": asking, "docs": plain})
