@@ -22,7 +22,7 @@ import (
 // idPattern is podman's own id of a container.
 var idPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// find inspects a container of ours. ok is false when it is gone, was never ours, or id is none.
+// find inspects a container of ours. ok is false when it is gone, or half gone, was never ours, or id is none.
 func (d *Driver) find(ctx context.Context, id string) (c container, ok bool, err error) {
 	if !idPattern.MatchString(id) {
 		return c, false, nil
@@ -31,6 +31,9 @@ func (d *Driver) find(ctx context.Context, id string) (c container, ok bool, err
 	if err != nil {
 		if isGone(err) {
 			return c, false, nil
+		}
+		if isHalfGone(err) {
+			return container{ID: id, half: true}, false, nil
 		}
 		return c, false, d.failed(err)
 	}
@@ -168,7 +171,7 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	if err != nil {
 		return d.engineError("remove", err)
 	}
-	if !ok {
+	if !ok && !c.half {
 		d.views.drop(id)
 		return nil
 	}

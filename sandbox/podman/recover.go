@@ -136,6 +136,8 @@ func (d *Driver) unmake(ctx context.Context, in input) error {
 	switch {
 	case err != nil && isGone(err):
 		return nil
+	case err != nil && isHalfGone(err):
+		return d.reach(ctx, func(api context.Context) error { return d.remove(api, in.spec.Name) })
 	case err != nil:
 		return err
 	case c.Config.Labels[labelNonce] != in.nonce:
