@@ -195,17 +195,7 @@ func (n Network) refusePrivate(host string, class Class, port uint16) Verdict {
 // refuseUnnamed tells a host that nobody named from a port (D.3) and a request that nobody named.
 func (n Network) refuseUnnamed(t target) Verdict {
 	host, port := t.host, t.port
-	var ports, requests []string
-	for _, r := range n.Rules {
-		if r.Kind != KindAllow || !r.namesHost(host) {
-			continue
-		}
-		if r.aboutRequests() {
-			requests = appendNew(requests, r.String())
-		} else {
-			ports = appendNew(ports, r.ports())
-		}
-	}
+	ports, requests := n.allowedOf(host)
 	switch {
 	case len(requests) > 0:
 		return n.refuseUnnamedRequest(t, append(ports, requests...))
@@ -216,13 +206,43 @@ func (n Network) refuseUnnamed(t target) Verdict {
 	return refuseNet("D.4", fmt.Sprintf("%s is not allowed for agent %q", host, n.Agent), n.hint(KindAllow, Wanted(host, port)))
 }
 
+// AllowedOf says what allow rules let out of a host, in canonical spelling, for a question that is about more of it:
+// "only port 8443", "only GET http://host/path"; "" where no rule names the host.
+func (n Network) AllowedOf(host string) string {
+	ports, requests := n.allowedOf(host)
+	all := shorten(append(ports, requests...))
+	if len(all) == 0 {
+		return ""
+	}
+	return "only " + strings.Join(all, " and ")
+}
+
+func (n Network) allowedOf(host string) (ports, requests []string) {
+	for _, r := range n.Rules {
+		if r.Kind != KindAllow || !r.namesHost(host) {
+			continue
+		}
+		if r.aboutRequests() {
+			requests = appendNew(requests, r.String())
+		} else {
+			ports = appendNew(ports, r.ports())
+		}
+	}
+	return ports, requests
+}
+
+// shorten keeps of a list what a message can bear.
+func shorten(list []string) []string {
+	const shown = 4
+	if more := len(list) - shown; more > 0 {
+		return append(list[:shown:shown], fmt.Sprintf("%d more", more))
+	}
+	return list
+}
+
 // refuseUnnamedRequest says what of a host is allowed, where it is requests.
 func (n Network) refuseUnnamedRequest(t target, allowed []string) Verdict {
-	const shown = 4
-	if more := len(allowed) - shown; more > 0 {
-		allowed = append(allowed[:shown:shown], fmt.Sprintf("%d more", more))
-	}
-	reason := fmt.Sprintf("%s is not allowed for agent %q, only %s", t.what(), n.Agent, strings.Join(allowed, " and "))
+	reason := fmt.Sprintf("%s is not allowed for agent %q, only %s", t.what(), n.Agent, strings.Join(shorten(allowed), " and "))
 	want := Rule{Kind: KindAllow, Host: t.host, Port: t.port, Methods: t.method, Path: t.path}
 	switch _, err := ParseRule(KindAllow, want.String(), "hint"); {
 	case t.request && t.odd:

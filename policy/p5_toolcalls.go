@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/handlerd/handler/policy/rawjson"
 )
@@ -331,9 +332,15 @@ func contradict(b []byte, call rawjson.Object, d difference, asked, said ToolCal
 // handlerTitle begins a title in which Handler says something. It stands in front, since titles are cut at their end.
 const handlerTitle = "[handler"
 
-// speaksForHandler tells a title of an agent's that looks as if Handler had written in it.
+// speaksForHandler tells a title of an agent's that looks as if Handler had written in it. What nobody sees, such as a
+// space of no width, makes it no other.
 func speaksForHandler(title string) bool {
-	folded := strings.ToLower(strings.Join(strings.Fields(title), ""))
+	folded := strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Mn, unicode.Me) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, title)
 	return strings.HasPrefix(folded, handlerTitle)
 }
 

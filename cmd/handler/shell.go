@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/handlerd/handler/handlerd/api/client"
@@ -92,7 +93,12 @@ func (u *ui) onTerminal(shell *client.Shell) (code int, err error) {
 	if err != nil {
 		return 0, fault.Wrap(fault.Failed, err, "", "your terminal")
 	}
-	defer term.Restore(int(u.in.Fd()), old)
+	defer func() {
+		// A sandbox can ask the terminal things, whose answers come as if they were typed: they are no command of the
+		// person's to the shell that reads next.
+		_ = unix.IoctlSetInt(int(u.in.Fd()), unix.TCFLSH, unix.TCIFLUSH)
+		term.Restore(int(u.in.Fd()), old)
+	}()
 	resized := make(chan os.Signal, 1)
 	done := make(chan struct{})
 	defer close(done)
@@ -115,12 +121,15 @@ func (u *ui) onTerminal(shell *client.Shell) (code int, err error) {
 		// Whatever had the screen was cut off, and could not give it back.
 		_, _ = io.WriteString(u.out, leaveScreen)
 	}
+	_, _ = io.WriteString(u.out, leaveModes) // a sandbox may end its shell and leave them
 	return code, err
 }
 
-// leaveScreen ends the modes that a full-screen program sets: the other screen, the mouse, pasting in brackets, a hidden
-// cursor, colours.
-const leaveScreen = "\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m\r\n"
+// leaveScreen ends the other screen, which a full-screen program sets.
+const leaveScreen = "\x1b[?1049l\r\n"
+
+// leaveModes ends what else programs set: the mouse, pasting in brackets, a hidden cursor, colours.
+const leaveModes = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
 
 // terminalSize gives 0 where it is not known.
 func terminalSize(f *os.File) (rows, cols uint16) {

@@ -120,7 +120,8 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	s.openTunnel(c, req, early)
+	// What net/http has not read of c's head comes behind what it has in its buffer.
+	s.openTunnel(c, req, append(bytes.Clone(early), c.head...))
 }
 
 func refuseTarget(err error) *failure {

@@ -3,6 +3,8 @@ package egress
 import (
 	"net/http"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/handlerd/handler/policy"
 )
@@ -33,10 +35,17 @@ var overrideHeaders = []string{
 	"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Url", "X-Rewrite-Url", "X-Override-Url",
 }
 
+// overrides says whether a header of the agent's is one of overrideHeaders to some server: to those behind a gateway that
+// makes variables of them, an underscore is a hyphen.
+func overrides(name string) bool {
+	name = strings.ReplaceAll(name, "_", "-")
+	return slices.ContainsFunc(overrideHeaders, func(o string) bool { return strings.EqualFold(o, name) })
+}
+
 // overridden refuses a request whose headers say another method or path, where the rules look at those of its host.
 func overridden(d destination, rules policy.Network, h http.Header) *failure {
-	for _, name := range overrideHeaders {
-		if len(h.Values(name)) > 0 && rules.LooksAtRequests(d.host, d.port) {
+	for name := range h {
+		if overrides(name) && rules.LooksAtRequests(d.host, d.port) {
 			return refusal(policy.Verdict{Action: policy.Refuse, Rule: "D.4",
 				Reason: "the header " + name + " would have the server take the request for another than the rules of agent \"" + rules.Agent + "\" judge",
 				Hint:   "leave the header out"}, netip.Addr{})

@@ -123,7 +123,7 @@ func TestRequestDenied(t *testing.T) {
 	}
 	conn, _ := w.tunnel("repo.example:443") // is another port, and TLS: what goes through is not seen, and not denied
 	conn.Close()
-	for _, header := range []string{"X-HTTP-Method-Override: POST", "x-original-url: /admin", "X-Rewrite-Url: /admin"} {
+	for _, header := range []string{"X-HTTP-Method-Override: POST", "x-original-url: /admin", "X-Rewrite-Url: /admin", "X_HTTP_Method_Override: POST", "x-http_method-override: POST"} {
 		resp := w.raw("GET http://repo.example/ HTTP/1.1\r\nHost: repo.example\r\n" + header + "\r\n\r\n")
 		if body := bodyOf(t, resp); resp.StatusCode != 403 || !strings.Contains(body, "leave the header out") || len(arrived()) > 0 {
 			t.Errorf("%s: %s %s", header, resp.Status, body)
@@ -183,10 +183,12 @@ func TestUpstreamDenied(t *testing.T) {
 			<-seen
 		}
 	}
-	if resp := w.raw(upstreamRequest("GET /upstream/anthropic/v1/models", "X-Http-Method-Override: POST\r\n"+key)); resp.StatusCode != 200 {
-		t.Fatal(resp.Status)
-	}
-	if r := <-seen; r.Header.Get("X-Http-Method-Override") != "" {
-		t.Error("the provider is told another method than the one that was judged")
+	for _, name := range []string{"X-Http-Method-Override", "X_http_method_override"} { // canonical
+		if resp := w.raw(upstreamRequest("GET /upstream/anthropic/v1/models", name+": POST\r\n"+key)); resp.StatusCode != 200 {
+			t.Fatal(resp.Status)
+		}
+		if r := <-seen; r.Header.Get(name) != "" {
+			t.Errorf("the provider is told another method than the one that was judged: %s", name)
+		}
 	}
 }

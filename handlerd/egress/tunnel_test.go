@@ -68,6 +68,24 @@ func TestTunnelCarriesBytes(t *testing.T) {
 	}
 }
 
+// TestTunnelKeepsWhatCameAlong: what a client sends together with a request that net/http reads arrives whole, also
+// where it is more than net/http has in its buffer.
+func TestTunnelKeepsWhatCameAlong(t *testing.T) {
+	w := tunnelWorld(t, nil, echo)
+	conn := w.dial()
+	data := bytes.Repeat([]byte("0123456789abcdef"), 450) // with the request less than is read at first
+	io.WriteString(conn, "CONNECT srv.example:443 HTTP/1.1\r\nHost: srv.example:443\r\nUpgrade: x\r\n\r\n"+string(data))
+	conn.CloseWrite()
+	br := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(br, &http.Request{Method: "CONNECT"})
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	if got, err := io.ReadAll(br); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes came back of %d, %v", len(got), len(data), err)
+	}
+}
+
 func TestHalfClose(t *testing.T) {
 	// The server answers when the client has finished, then finishes itself.
 	w := tunnelWorld(t, nil, func(c *net.TCPConn) {

@@ -224,8 +224,10 @@ func (u *upstream) prepare(h http.Header, secret string) {
 	for _, name := range []string{"Cookie", "Upgrade", "Sec-Fetch-Mode", "Referer"} {
 		h.Del(name)
 	}
-	for _, name := range overrideHeaders { // the key is for the method and the path that were judged
-		h.Del(name)
+	for name := range h {
+		if overrides(name) { // the key is for the method and the path that were judged
+			delete(h, name)
+		}
 	}
 	// What Connection names is dropped on the way out, and nobody may have the key dropped.
 	h.Del("Connection")

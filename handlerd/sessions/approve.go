@@ -58,9 +58,13 @@ func (r *Run) question(host string, port uint16, subject string) approvals.Quest
 	if rule == host {
 		what += " (ports 80 and 443)"
 	}
+	named := "which no rule names"
+	if allowed := r.network.get().AllowedOf(host); allowed != "" { // a yes is for all of the host, and takes that back
+		named = "of which the rules allow " + allowed
+	}
 	return approvals.Question{
 		Kind: types.ApprovalNetwork, Run: r.id, Agent: r.plan.Agent, Subject: subject, Key: subject,
-		Text:   fmt.Sprintf("%s wants to reach %s, which no rule names", r.plan.Agent, subject),
+		Text:   fmt.Sprintf("%s wants to reach %s, %s", r.plan.Agent, subject, named),
 		Detail: fmt.Sprintf("for this run, or always: %s", what),
 		Scopes: []string{types.ScopeOnce, types.ScopeRun, types.ScopeAlways},
 		Expiry: approvals.NetworkExpiry,

@@ -155,6 +155,60 @@ func TestNeverAsk(t *testing.T) {
 	}
 }
 
+// A question about a host of which the person allowed some requests says so: a yes is for all of the host.
+func TestQuestionOfNarrowedHost(t *testing.T) {
+	w := newWorld(t, fake.Options{}, map[string]string{"web": asking})
+	r, err := w.start(t, "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Abort()
+	if _, err := w.m.ChangeRules(types.RuleChange{Run: r.id, Kind: "allow", Rule: "GET http://api.example.org/public*", Scope: types.ScopeRun}); err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]string{
+		"api.example.org":   "web wants to reach api.example.org:80, of which the rules allow only GET http://api.example.org/public*",
+		"named.example.org": "web wants to reach named.example.org:8443, of which the rules allow only ports 80 and 443",
+		"new.example.org":   "web wants to reach new.example.org:80, which no rule names",
+	} {
+		port := uint16(80)
+		if host == "named.example.org" {
+			port = 8443
+		}
+		done := answer(t, w, types.ApprovalAnswer{}, func() { ask(t, r, host, port) })
+		if done.Approval.Text != want {
+			t.Errorf("asked: %s", done.Approval.Text)
+		}
+	}
+}
+
+// A rule for one connection does not take a denial back: with a wider rule that allows, the host would stay open.
+func TestOnceLiftsNothing(t *testing.T) {
+	w := newWorld(t, fake.Options{}, map[string]string{"web": asking})
+	r, err := w.start(t, "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Abort()
+	for _, c := range []types.RuleChange{
+		{Run: r.id, Kind: "allow", Rule: "*.example.org", Scope: types.ScopeRun},
+		{Run: r.id, Kind: "deny", Rule: "secret.example.org", Scope: types.ScopeRun},
+	} {
+		if _, err := w.m.ChangeRules(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done, err := w.m.ChangeRules(types.RuleChange{Run: r.id, Kind: "allow", Rule: "secret.example.org", Scope: types.ScopeOnce})
+	if err != nil || !strings.Contains(done.Note, "it has no effect: secret.example.org is denied") {
+		t.Errorf("%+v, %v", done, err)
+	}
+	for range 2 {
+		if got := decide(r, "secret.example.org", 443); got != policy.Refuse {
+			t.Errorf("the denied host: %v", got)
+		}
+	}
+}
+
 // TestChangeRules changes the rules of live runs, and answers the question that waits for it by the way.
 func TestChangeRules(t *testing.T) {
 	w := newWorld(t, fake.Options{}, map[string]string{"web": asking, "docs": plain})

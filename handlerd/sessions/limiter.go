@@ -71,8 +71,16 @@ func (l *limiter) rest() int {
 }
 
 // verdict writes down what was decided about something that the agent can cause, within its bounds.
-func (r *Run) verdict(rec audit.Record, text string) {
-	ok, missed, last := r.verdicts.take()
+func (r *Run) verdict(rec audit.Record, text string) { r.written(r.verdicts, "policy", rec, text) }
+
+// allowedAnswer is verdict for a question of the agent's that was answered yes. It has bounds of its own: refusals,
+// which an agent can have as many of as it likes, do not keep out what it was allowed to do.
+func (r *Run) allowedAnswer(rec audit.Record, text string) {
+	r.written(r.allowed, "answers", rec, text)
+}
+
+func (r *Run) written(l *limiter, payer string, rec audit.Record, text string) {
+	ok, missed, last := l.take()
 	r.tellMissed(missed)
 	if !ok {
 		return
@@ -81,7 +89,7 @@ func (r *Run) verdict(rec audit.Record, text string) {
 		defer r.tellLast()
 	}
 	rec.Subject, rec.Reason, rec.Hint = cut(rec.Subject, maxSubject), cut(rec.Reason, maxReason), cut(rec.Hint, maxReason)
-	r.log.add("policy", cut(text, maxPolicyLine))
+	r.log.charge(payer, "policy", cut(text, maxPolicyLine))
 	r.audit(rec)
 }
 

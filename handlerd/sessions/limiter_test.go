@@ -94,6 +94,8 @@ func TestFlood(t *testing.T) {
 		r.auditEgress(egress.Record{Verdict: verdict, Host: fmt.Sprintf("%d.example", i), Port: 443})
 		r.observe(acp.Event{Kind: acp.LineDropped, Text: strings.Repeat("x", 10_000)})
 	}
+	// What the agent is allowed to do is written, however much was refused before.
+	r.observe(acp.Event{Kind: acp.Answered, Method: policy.MethodPermission, Verdict: policy.Verdict{Action: policy.Allow, Rule: "P5", Reason: "rm -rf was answered allow_once"}})
 	r.Abort()
 
 	recs, err := audit.Tail(w.audit, 10_000, nil)
@@ -107,7 +109,7 @@ func TestFlood(t *testing.T) {
 			t.Errorf("a record of %d and %d bytes", len(rec.Subject), len(rec.Reason))
 		}
 	}
-	if len(recs) != 203 || kinds[audit.KindStart] != 1 || kinds[audit.KindStop] != 1 {
+	if len(recs) != 204 || kinds[audit.KindAnswer] != 1 || kinds[audit.KindStart] != 1 || kinds[audit.KindStop] != 1 {
 		t.Errorf("%d records: %v", len(recs), kinds)
 	}
 	if !slices.ContainsFunc(recs, func(r audit.Record) bool { return r.Reason == "5800 more verdicts were not written" }) {

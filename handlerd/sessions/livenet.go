@@ -38,7 +38,7 @@ func (l *liveNetwork) begin(base policy.Network, changed func()) {
 	base.Rules = slices.Clone(base.Rules)
 	l.base, l.changed = base, changed
 	for _, a := range l.added {
-		l.lift(a.Rule)
+		l.lift(a.Rule, a.scope)
 	}
 	l.rebuild()
 }
@@ -58,14 +58,15 @@ func (l *liveNetwork) asks() bool {
 	return l.base.Unknown == policy.UnknownAsk
 }
 
-// add makes a rule count from the next connection on. An allow rule takes back a denial in the same words.
+// add makes a rule count from the next connection on. An allow rule takes back a denial in the same words, but for one
+// that is for one connection.
 func (l *liveNetwork) add(r policy.Rule, scope string) error {
 	l.mu.Lock()
 	if len(l.added) >= MaxLiveRules {
 		l.mu.Unlock()
 		return fault.New(fault.Failed, "write them into the agent's file, and start it anew", "the run has %d rules that were added while it lives, the most there can be", MaxLiveRules)
 	}
-	l.lift(r)
+	l.lift(r, scope)
 	same := func(a addedRule) bool { return a.Kind == r.Kind && a.String() == r.String() }
 	if scope != types.ScopeOnce {
 		l.added = slices.DeleteFunc(l.added, same) // the newer scope counts
@@ -80,9 +81,10 @@ func (l *liveNetwork) add(r policy.Rule, scope string) error {
 	return nil
 }
 
-// lift takes denials back that an allow rule names in the same words. The caller holds mu.
-func (l *liveNetwork) lift(r policy.Rule) {
-	if r.Kind != policy.KindAllow {
+// lift takes denials back that an allow rule names in the same words. A rule for one connection takes none back: what
+// was denied would stay open after it, where a wider rule allows it. The caller holds mu.
+func (l *liveNetwork) lift(r policy.Rule, scope string) {
+	if r.Kind != policy.KindAllow || scope == types.ScopeOnce {
 		return
 	}
 	denied := func(d policy.Rule) bool { return d.Kind == policy.KindDeny && d.String() == r.String() }

@@ -127,12 +127,18 @@ func (m *Manager) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
 	for _, s := range left {
 		m.log.Info("sweeping a sandbox that a predecessor left", "name", s.Name)
-		errs = append(errs, m.opts.Driver.Remove(ctx, s.ID))
+		if err := m.opts.Driver.Remove(ctx, s.ID); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			// One that cannot be removed must not keep every run from starting.
+			m.log.Warn("a sandbox that a predecessor left was not removed; each start tries again", "name", s.Name, "error", err)
+			m.owe(s.ID, err)
+		}
 	}
-	if err := errors.Join(append(errs, m.sweepFolders())...); err != nil {
+	if err := m.sweepFolders(); err != nil {
 		return err
 	}
 	m.swept = true

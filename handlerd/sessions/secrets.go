@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/audit"
@@ -67,8 +68,14 @@ type key struct {
 	source render.Source
 
 	mu      sync.Mutex
-	reading *reading // protected by mu; nil while nobody reads
+	reading *reading  // protected by mu; nil while nobody reads
+	failed  error     // protected by mu; of the last reading
+	again   time.Time // protected by mu; until when failed is the answer
 }
+
+// keyPause is how long a key that could not be read is not tried again: reading may open a window that asks the person
+// for a passphrase, and an agent must not have one after the other open.
+const keyPause = 10 * time.Second
 
 // A reading is one of a key's, under way.
 type reading struct {
@@ -83,6 +90,10 @@ func newKey(r *Run, source render.Source) *key { return &key{run: r, source: sou
 func (k *key) read() (string, error) {
 	k.mu.Lock()
 	now := k.reading
+	if now == nil && k.failed != nil && time.Now().Before(k.again) {
+		defer k.mu.Unlock()
+		return "", k.failed
+	}
 	if now == nil {
 		now = &reading{done: make(chan struct{})}
 		k.reading = now
@@ -90,6 +101,7 @@ func (k *key) read() (string, error) {
 		now.value, now.err = k.run.m.opts.Secrets.Key(k.run.ctx, k.source)
 		k.mu.Lock()
 		k.reading = nil
+		k.failed, k.again = now.err, time.Now().Add(keyPause)
 		k.mu.Unlock()
 		close(now.done)
 	} else {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/secrets"
@@ -77,6 +78,33 @@ func TestKeyIsReadAnew(t *testing.T) {
 		synctest.Wait()
 		cancel(errKilled)
 		wg.Wait()
+	})
+}
+
+// TestKeyIsNotAskedForAgainAndAgain: an agent that asks on while its key cannot be read, such as when the person closes
+// the window that asks for a passphrase, does not open one after the other.
+func TestKeyIsNotAskedForAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed := errors.New("the passphrase was not given")
+		v := &vault{give: func(_ context.Context, n int) (secrets.Value, error) {
+			if n == 1 {
+				return secrets.Value{}, closed
+			}
+			return secrets.New("key"), nil
+		}}
+		k := newKey(&Run{m: &Manager{opts: Options{Secrets: v}}, ctx: t.Context()}, render.Source{Pass: "x"})
+		for range 100 {
+			if _, err := k.read(); !errors.Is(err, closed) {
+				t.Fatal(err)
+			}
+		}
+		if v.asked != 1 {
+			t.Errorf("read %d times", v.asked)
+		}
+		time.Sleep(keyPause) // of the bubble's time
+		if got, err := k.read(); got != "key" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
 	})
 }
 

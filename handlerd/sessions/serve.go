@@ -120,7 +120,11 @@ func (r *Run) observe(e acp.Event) {
 	case acp.Answered:
 		line := audit.Of(e.Verdict)
 		line.Kind, line.Session, line.Subject = audit.KindAnswer, e.Session, e.Method
-		r.verdict(line, e.Verdict.Reason)
+		if e.Verdict.Action == policy.Allow {
+			r.allowedAnswer(line, e.Verdict.Reason)
+		} else {
+			r.verdict(line, e.Verdict.Reason)
+		}
 	case acp.Judged:
 		line := audit.Of(e.Verdict)
 		line.Kind, line.Session, line.Subject = audit.KindMessage, e.Session, e.Method

@@ -16,8 +16,9 @@ const (
 	watchRate     = 2 << 30 // bytes a second: faster than programs take memory, so that the next look comes before they could
 	watchSoonest  = 20 * time.Millisecond
 	watchLatest   = time.Second
-	watchShare    = 4  // times of what a Stats took, that pass before the next one
-	glanceShare   = 10 // the same of a Glance
+	watchStale    = time.Second // after which an exact number that the cheap one contradicts is asked for anew
+	watchShare    = 4           // times of what a Stats took, that pass before the next one
+	glanceShare   = 10          // the same of a Glance
 	warnAgain     = 10 * time.Minute
 	lifetimeWarn  = 5 * time.Minute // before the end of a run's lifetime, or a fifth of it if that is less
 	tickEvery     = time.Second     // between looks at the times and the state
@@ -102,7 +103,10 @@ func (w *memoryWatch) look(ctx context.Context) (next time.Duration, ended bool)
 	}
 	// At the limit by the cheap number there is no time to lose, unless that was wrong again and again.
 	pressing := used >= limit && w.wrong < watchShare
-	if pressing || used*100 >= limit*WarnPercent && time.Since(w.measured) >= watchShare*w.took {
+	// What is subtracted, shared memory that was counted twice, may have become memory of its own without the cheap number
+	// having grown: near the limit by that number alone, what is known grows old.
+	stale := s.MemoryBytes*100 >= limit*WarnPercent && time.Since(w.measured) >= watchStale
+	if pressing || (stale || used*100 >= limit*WarnPercent) && time.Since(w.measured) >= watchShare*w.took {
 		glanced := s.MemoryBytes
 		start := time.Now()
 		if s, err = w.stats(ctx); err != nil || ctx.Err() != nil {

@@ -224,6 +224,8 @@ type container struct {
 		ExitCode  int
 	}
 	Config struct{ Labels map[string]string }
+
+	half bool // see isHalfGone; the rest is not known then
 }
 
 // ended says that the first process ran and is not there any more.

@@ -97,6 +97,10 @@ func isGone(err error) bool {
 	return strings.Contains(text, "no such container") || strings.Contains(text, "no container with name or ID")
 }
 
+// isHalfGone says that podman's books have the container and its storage does not: its service ended between removing
+// the one and the other. It cannot be looked at then, but it can be removed.
+func isHalfGone(err error) bool { return strings.Contains(err.Error(), "container not known") }
+
 // isUnreachable says that the service did not answer at all: it is gone, or was never there.
 func isUnreachable(err error) bool {
 	return statusCode(err) == 0 && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) ||

@@ -355,3 +355,41 @@ func TestEndThroughFaults(t *testing.T) {
 		})
 	}
 }
+
+// A container whose storage is gone, since podman's service ended in the middle of a removal, cannot be inspected and is
+// removed all the same. One of which podman says that it was removed, and that is still there, is asked for again.
+func TestRemoveHalfGone(t *testing.T) {
+	id := strings.Repeat("a", 64)
+	for name, said := range map[string]string{
+		"half gone": `{"message":"getting container from store \"a\": container not known","response":500}`,
+		"stays":     `{"Id":"` + id + `","State":{"Status":"exited"},"Config":{"Labels":{"` + sandbox.LabelOwner + `":"o"}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			removals := 0
+			mux := http.NewServeMux()
+			mux.HandleFunc("GET /v5.6.2/libpod/_ping", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Libpod-API-Version", "4.3.1")
+			})
+			mux.HandleFunc("GET /v5.6.2/libpod/containers/{id}/json", func(w http.ResponseWriter, _ *http.Request) {
+				switch {
+				case removals > 1:
+					w.WriteHeader(http.StatusNotFound)
+					_, _ = io.WriteString(w, `{"message":"no such container","response":404}`)
+				case strings.Contains(said, "500"):
+					w.WriteHeader(http.StatusInternalServerError)
+					fallthrough
+				default:
+					_, _ = io.WriteString(w, said)
+				}
+			})
+			mux.HandleFunc("DELETE /v5.6.2/libpod/containers/{id}", func(w http.ResponseWriter, _ *http.Request) {
+				removals++
+				_, _ = io.WriteString(w, `[{"Id":"`+id+`"}]`)
+			})
+			d, _ := fakeService(t, mux)
+			if err := d.Remove(t.Context(), id); err != nil || removals != 2 {
+				t.Errorf("%d removals, %v", removals, err)
+			}
+		})
+	}
+}

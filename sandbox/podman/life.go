@@ -22,7 +22,7 @@ import (
 // idPattern is podman's own id of a container.
 var idPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// find inspects a container of ours. ok is false when it is gone, was never ours, or id is none.
+// find inspects a container of ours. ok is false when it is gone, or half gone, was never ours, or id is none.
 func (d *Driver) find(ctx context.Context, id string) (c container, ok bool, err error) {
 	if !idPattern.MatchString(id) {
 		return c, false, nil
@@ -31,6 +31,9 @@ func (d *Driver) find(ctx context.Context, id string) (c container, ok bool, err
 	if err != nil {
 		if isGone(err) {
 			return c, false, nil
+		}
+		if isHalfGone(err) {
+			return container{ID: id, half: true}, false, nil
 		}
 		return c, false, d.failed(err)
 	}
@@ -168,7 +171,7 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	if err != nil {
 		return d.engineError("remove", err)
 	}
-	if !ok {
+	if !ok && !c.half {
 		d.views.drop(id)
 		return nil
 	}
@@ -209,19 +212,26 @@ func (d *Driver) monitorEnds(ctx context.Context, c container) error {
 	return nil
 }
 
+// errNotRemoved says that podman answered well and the container is still there.
+var errNotRemoved = errors.New("podman did not remove it")
+
+// removeTime is how long podman is asked to remove a container that it says it cannot remove.
+const removeTime = 20 * time.Second
+
 // remove asks podman to remove a container until it is not there any more. Podman's own cleaning up after the end of
 // a process may be under way at the same time, and either of them may find the other's work half done.
 func (d *Driver) remove(ctx context.Context, id string) error {
 	force, volumes, timeout := true, true, uint(0)
 	options := &containers.RemoveOptions{Force: &force, Volumes: &volumes, Timeout: &timeout}
 	var last error
-	for attempt := range 10 {
+	began := time.Now()
+	for attempt := 0; attempt == 0 || time.Since(began) < removeTime; attempt++ {
 		if attempt > 0 {
-			if err := pause(ctx, time.Duration(attempt)*20*time.Millisecond); err != nil {
-				return err
+			if err := pause(ctx, time.Duration(min(attempt, 20))*20*time.Millisecond); err != nil {
+				return errors.Join(err, last)
 			}
 		}
-		_, err := containers.Remove(ctx, id, options)
+		reports, err := containers.Remove(ctx, id, options)
 		if err != nil {
 			last = err
 			if isGone(err) {
@@ -236,6 +246,13 @@ func (d *Driver) remove(ctx context.Context, id string) error {
 			return nil
 		} else if err != nil {
 			last = err
+			continue
+		}
+		last = errNotRemoved
+		for _, r := range reports {
+			if r.Err != nil {
+				last = fmt.Errorf("%w: %w", errNotRemoved, r.Err)
+			}
 		}
 	}
 	return last

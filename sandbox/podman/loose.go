@@ -3,7 +3,6 @@ package podman
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +12,7 @@ import (
 const (
 	looseGrowth = 16 << 20 // of the machine's shared memory, after which a Glance looks again
 	looseShare  = 4        // times of what a look takes, that a Glance lets pass before the next
-	maxLooseFDs = 200_000  // descriptors looked at in one sandbox; more are not
+	maxLooseFDs = 200_000  // descriptors looked at in one sandbox; with more, all that the machine's shared memory grew by is its
 )
 
 // anonymousDevice gives the device of the kernel's own tmpfs, in which files of memfd_create and shared memory without
@@ -48,8 +47,19 @@ func (v *view) scanLoose(all []usage) {
 	began := time.Now()
 	s := looseScan{view: v, files: map[fileID]bool{}, systems: map[uint64]bool{}, namespaces: map[uint64]bool{v.mnt: true}}
 	for _, u := range all {
-		s.mounts(u.pid)
-		s.descriptors(u.pid)
+		s.mounts(u.at)
+		s.descriptors(u.at)
+	}
+	for _, u := range all {
+		if u.threads > 1 {
+			s.threadsOf(u)
+		}
+	}
+	if s.fds >= maxLooseFDs { // whoever has so many may hide something behind them
+		var sys unix.Sysinfo_t
+		if unix.Sysinfo(&sys) == nil {
+			s.bytes = max(s.bytes, sharedMemory(&sys)-v.base-v.ownTmpfs())
+		}
 	}
 	v.loose, v.files, v.scanned, v.took = s.bytes, s.files, began, time.Since(began)
 }
@@ -64,18 +74,35 @@ type looseScan struct {
 	namespaces map[uint64]bool // of mounts, that were looked at
 }
 
-// mounts counts the tmpfs of a process's mount namespace, if that is none of those seen.
-func (s *looseScan) mounts(pid int) {
-	var st unix.Stat_t
-	if unix.Fstatat(s.proc, strconv.Itoa(pid)+"/ns/mnt", &st, 0) != nil || s.namespaces[st.Ino] {
-		return
-	}
-	s.namespaces[st.Ino] = true
-	mountinfo, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d/%d/mountinfo", s.proc, pid))
+// threadsOf looks at the threads of a process besides the one that was looked at: each may have taken a mount namespace
+// and a table of open files of its own (unshare).
+func (s *looseScan) threadsOf(u usage) {
+	tids, err := s.threads(u.pid)
 	if err != nil {
 		return
 	}
-	root, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d/%d/root", s.proc, pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	for _, tid := range tids {
+		at := fmt.Sprintf("%d/task/%d", u.pid, tid)
+		if tid == u.pid || at == u.at {
+			continue
+		}
+		s.mounts(at)
+		s.descriptors(at)
+	}
+}
+
+// mounts counts the tmpfs of a process's or thread's mount namespace, if that is none of those seen.
+func (s *looseScan) mounts(at string) {
+	var st unix.Stat_t
+	if unix.Fstatat(s.proc, at+"/ns/mnt", &st, 0) != nil || s.namespaces[st.Ino] {
+		return
+	}
+	s.namespaces[st.Ino] = true
+	mountinfo, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d/%s/mountinfo", s.proc, at))
+	if err != nil {
+		return
+	}
+	root, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d/%s/root", s.proc, at), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
@@ -98,9 +125,9 @@ func (s *looseScan) system(fd int) {
 	s.bytes += tmpfsUsed(fd)
 }
 
-// descriptors counts what a process holds open.
-func (s *looseScan) descriptors(pid int) {
-	fd, err := unix.Openat(s.proc, strconv.Itoa(pid)+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+// descriptors counts what a process or thread holds open.
+func (s *looseScan) descriptors(at string) {
+	fd, err := unix.Openat(s.proc, at+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
@@ -113,12 +140,12 @@ func (s *looseScan) descriptors(pid int) {
 		}
 		for _, name := range names {
 			s.fds++
-			s.descriptor(int(dir.Fd()), pid, name)
+			s.descriptor(int(dir.Fd()), at, name)
 		}
 	}
 }
 
-func (s *looseScan) descriptor(dir, pid int, name string) {
+func (s *looseScan) descriptor(dir int, at, name string) {
 	var st unix.Stat_t
 	if unix.Fstatat(dir, name, &st, 0) != nil {
 		return
@@ -135,7 +162,7 @@ func (s *looseScan) descriptor(dir, pid int, name string) {
 	case unix.Major(st.Dev) != 0 || s.ownDevice(st.Dev) || s.home[st.Dev] || s.systems[st.Dev]:
 		// on a disk, or counted
 	default:
-		if fd, err := unix.Open(s.fdPath(pid, name), unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
+		if fd, err := unix.Open(s.fdPath(at, name), unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 			s.system(fd)
 			unix.Close(fd)
 		}

@@ -136,6 +136,8 @@ func (d *Driver) unmake(ctx context.Context, in input) error {
 	switch {
 	case err != nil && isGone(err):
 		return nil
+	case err != nil && isHalfGone(err):
+		return d.reach(ctx, func(api context.Context) error { return d.remove(api, in.spec.Name) })
 	case err != nil:
 		return err
 	case c.Config.Labels[labelNonce] != in.nonce:
@@ -147,7 +149,14 @@ func (d *Driver) unmake(ctx context.Context, in input) error {
 // canMakeAgain says that a sandbox could not be made for a reason that is podman's own and passes.
 func canMakeAgain(err error) bool {
 	var started startedError
-	return !errors.As(err, &started) && (isMountTrouble(err) || isUnreachable(err))
+	return !errors.As(err, &started) && (isMountTrouble(err) || isUnreachable(err) || isHalfMade(err))
+}
+
+// isHalfMade says that a set-up was asked for again, after podman's service ended in the middle of it, and found its
+// own beginning in the way.
+func isHalfMade(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "container with given ID already exists") || strings.Contains(text, "has already been created in runtime")
 }
 
 // isMountTrouble says that a container could not be set up because podman, which counts the uses of an image that is

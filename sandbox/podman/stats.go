@@ -70,7 +70,7 @@ func (v *view) measure() (sandbox.Stats, error) {
 	var own, shared int64
 	for i, u := range all {
 		s.CPUTime += time.Duration(u.ticks) * time.Second / clockTicks
-		m, err := v.rollup(u.pid, buf)
+		m, err := v.rollup(u.at, buf)
 		if err != nil {
 			m.own = u.pages * int64(os.Getpagesize()) // what may not be looked into is counted whole
 		}
@@ -84,7 +84,7 @@ func (v *view) measure() (sandbox.Stats, error) {
 	}
 	for i, u := range all {
 		if mapped[i] > sharedDetail {
-			if other, err := v.unnamed(u.pid, v.files); err == nil {
+			if other, err := v.unnamed(u.at, v.files); err == nil {
 				mapped[i] = other
 			}
 		}
@@ -101,8 +101,8 @@ func gone(err error) bool {
 // memoryUse is one process's share of memory in bytes: of its own, swapped pages too, and of shared memory.
 type memoryUse struct{ own, shared int64 }
 
-func (v *view) rollup(pid int, buf []byte) (memoryUse, error) {
-	text, err := v.read(pid, "smaps_rollup", buf)
+func (v *view) rollup(at string, buf []byte) (memoryUse, error) {
+	text, err := v.read(at, "smaps_rollup", buf)
 	if err != nil {
 		return memoryUse{}, err
 	}
@@ -150,23 +150,23 @@ const maxSmaps = 2_000_000
 
 // unnamed gives a process's share of the shared memory that no file shows which is counted already: shared memory
 // without a name, and files that only maps hold.
-func (v *view) unnamed(pid int, counted map[fileID]bool) (int64, error) {
-	fd, err := unix.Openat(v.proc, strconv.Itoa(pid)+"/smaps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+func (v *view) unnamed(at string, counted map[fileID]bool) (int64, error) {
+	fd, err := unix.Openat(v.proc, at+"/smaps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
 	}
 	f := os.NewFile(uintptr(fd), "smaps")
 	defer f.Close()
 	var total int64
-	var at fileID
+	var file fileID
 	lines := bufio.NewScanner(f)
 	for n := 0; lines.Scan(); n++ {
 		if n > maxSmaps {
 			return 0, errors.New("smaps has too many lines")
 		}
 		if id, ok := mapLine(lines.Bytes()); ok {
-			at = id
-		} else if name, bytes, ok := smapsLine(lines.Bytes()); ok && name == "Pss:" && at.dev == v.anon && !counted[at] {
+			file = id
+		} else if name, bytes, ok := smapsLine(lines.Bytes()); ok && name == "Pss:" && file.dev == v.anon && !counted[file] {
 			total += bytes
 		}
 	}
@@ -223,6 +223,6 @@ func tmpfsMounts(mountinfo string) []tmpfsMount {
 }
 
 // fdPath is where the file behind a descriptor of a sandbox's process is found from here.
-func (v *view) fdPath(pid int, name string) string {
-	return fmt.Sprintf("/proc/self/fd/%d/%d/fd/%s", v.proc, pid, name)
+func (v *view) fdPath(at, name string) string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s/fd/%s", v.proc, at, name)
 }

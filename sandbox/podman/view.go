@@ -31,6 +31,7 @@ type view struct {
 
 	mu      sync.Mutex
 	closed  bool
+	base    int64           // the machine's shared memory when the view was opened
 	loose   int64           // bytes that no mounted tmpfs holds and no process need have mapped; of the last look (scanLoose)
 	files   map[fileID]bool // that are counted in loose one by one
 	level   int64           // the machine's shared memory at that look
@@ -49,6 +50,11 @@ func openView(pid int) (v *view, err error) {
 	if v.anon, err = anonymousDevice(); err != nil {
 		return v, err
 	}
+	var sys unix.Sysinfo_t
+	if err = unix.Sysinfo(&sys); err != nil {
+		return v, err
+	}
+	v.base = sharedMemory(&sys)
 	if v.init, err = openProc(pid); err != nil {
 		return v, err
 	}
@@ -124,8 +130,11 @@ func (v *view) kill() {
 }
 
 // pids lists the sandbox's processes by their numbers inside.
-func (v *view) pids() ([]int, error) {
-	fd, err := unix.Openat(v.proc, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+func (v *view) pids() ([]int, error) { return v.numbers(".") }
+
+// numbers lists what in a folder of the sandbox's /proc is named by a number.
+func (v *view) numbers(in string) ([]int, error) {
+	fd, err := unix.Openat(v.proc, in, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -144,9 +153,12 @@ func (v *view) pids() ([]int, error) {
 	return pids, nil
 }
 
-// read reads a file of the sandbox's /proc into buf, as much as fits.
-func (v *view) read(pid int, name string, buf []byte) ([]byte, error) {
-	fd, err := unix.Openat(v.proc, strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// threads lists the threads of a process by their numbers inside.
+func (v *view) threads(pid int) ([]int, error) { return v.numbers(strconv.Itoa(pid) + "/task") }
+
+// read reads a file of a process or a thread in the sandbox's /proc into buf, as much as fits.
+func (v *view) read(at, name string, buf []byte) ([]byte, error) {
+	fd, err := unix.Openat(v.proc, at+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -170,9 +182,11 @@ func (v *view) read(pid int, name string, buf []byte) ([]byte, error) {
 
 // A usage is what one process has: its pages of memory, and processor time in clock ticks.
 type usage struct {
-	pid   int
-	ticks uint64
-	pages int64
+	pid     int
+	at      string // where /proc shows what it has: "PID", or "PID/task/TID" where its first thread has ended
+	threads int
+	ticks   uint64
+	pages   int64
 }
 
 // usages reads /proc/PID/stat of every live process.
@@ -184,35 +198,60 @@ func (v *view) usages() ([]usage, error) {
 	buf := make([]byte, 1024)
 	all := make([]usage, 0, len(pids))
 	for _, pid := range pids {
-		line, err := v.read(pid, "stat", buf)
+		line, err := v.read(strconv.Itoa(pid), "stat", buf)
 		if err != nil {
 			continue // it has ended since
 		}
-		if u, ok := parseStat(line); ok {
-			u.pid = pid
-			all = append(all, u)
+		u, alive := parseStat(line)
+		u.pid, u.at = pid, strconv.Itoa(pid)
+		if !alive && (u.threads < 2 || !v.follow(&u, buf)) {
+			continue
 		}
+		all = append(all, u)
 	}
 	return all, nil
 }
 
-// parseStat reads what a usage needs of /proc/PID/stat; ok is false for what cannot be read or is dead.
-func parseStat(line []byte) (u usage, ok bool) {
+// follow finds a process whose first thread has ended while others run: /proc shows it as a zombie without memory, open
+// files and namespaces, all of which are there still, under any of the others.
+func (v *view) follow(u *usage, buf []byte) bool {
+	tids, err := v.threads(u.pid)
+	if err != nil {
+		return false
+	}
+	for _, tid := range tids {
+		at := fmt.Sprintf("%d/task/%d", u.pid, tid)
+		line, err := v.read(at, "stat", buf)
+		if err != nil {
+			continue
+		}
+		if t, alive := parseStat(line); alive {
+			u.at, u.pages = at, t.pages
+			return true
+		}
+	}
+	return false
+}
+
+// parseStat reads what a usage needs of /proc/PID/stat, or of a thread's; alive is false for what cannot be read or is
+// dead.
+func parseStat(line []byte) (u usage, alive bool) {
 	// The name, in parentheses, may hold anything; the fields after its last parenthesis are plain (proc(5)).
 	f := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:])
-	if len(f) < 22 || len(f[0]) != 1 || f[0][0] == 'Z' || f[0][0] == 'X' {
+	if len(f) < 22 || len(f[0]) != 1 {
 		return u, false
 	}
 	num := func(field int) uint64 { // numbered as in proc(5)
 		n, _ := strconv.ParseUint(string(f[field-3]), 10, 64)
 		return n
 	}
-	return usage{ticks: num(14) + num(15), pages: int64(num(24))}, true
+	u = usage{threads: int(num(20)), ticks: num(14) + num(15), pages: int64(num(24))}
+	return u, f[0][0] != 'Z' && f[0][0] != 'X'
 }
 
 // swapped gives the bytes of a process that are on swap.
-func (v *view) swapped(pid int, buf []byte) int64 {
-	status, err := v.read(pid, "status", buf)
+func (v *view) swapped(at string, buf []byte) int64 {
+	status, err := v.read(at, "status", buf)
 	if err != nil {
 		return 0
 	}
@@ -275,8 +314,7 @@ func (v *view) glance() (sandbox.Stats, error) {
 	if err := unix.Sysinfo(&sys); err != nil {
 		return sandbox.Stats{}, err
 	}
-	unit := int64(max(1, sys.Unit))
-	v.scanIfGrown(all, int64(sys.Sharedram)*unit)
+	v.scanIfGrown(all, sharedMemory(&sys))
 	s := sandbox.Stats{Processes: len(all), MemoryBytes: v.ownTmpfs() + v.loose}
 	var buf []byte
 	if sys.Totalswap > sys.Freeswap {
@@ -286,11 +324,14 @@ func (v *view) glance() (sandbox.Stats, error) {
 		s.CPUTime += time.Duration(u.ticks) * time.Second / clockTicks
 		s.MemoryBytes += u.pages * int64(os.Getpagesize())
 		if buf != nil {
-			s.MemoryBytes += v.swapped(u.pid, buf)
+			s.MemoryBytes += v.swapped(u.at, buf)
 		}
 	}
 	return s, nil
 }
+
+// sharedMemory gives the machine's shared memory, every tmpfs counted in.
+func sharedMemory(sys *unix.Sysinfo_t) int64 { return int64(sys.Sharedram) * int64(max(1, sys.Unit)) }
 
 // notGone is err, unless that says that what was looked at has ended.
 func notGone(err error) error {

@@ -1,104 +1,165 @@
 package podman
 
 import (
-	"errors"
+	"bufio"
+	"fmt"
 	"os"
-	"slices"
+	"os/exec"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/handlerd/handler/sandbox"
 )
 
-func TestParseStat(t *testing.T) {
-	line := "7 (a) b) (c) S 1 7 7 0 -1 4194560 1 2 3 4 50 25 0 0 20 0 1 0 99 1000 321 18446744073709551615 1 1"
-	if u, ok := parseStat([]byte(line)); !ok || u != (usage{ticks: 75, pages: 321}) {
-		t.Errorf("%+v %v", u, ok)
-	}
-	for _, bad := range []string{"", "7 (a", "7 (a) S 1", "7 (a) Z 1 7 7 0 -1 4194560 1 2 3 4 50 25 0 0 20 0 1 0 99 1000 321 1"} {
-		if u, ok := parseStat([]byte(bad)); ok {
-			t.Errorf("%q: %+v", bad, u)
-		}
-	}
-}
+// hiding names the way in which TestHiding, run as a program of its own, hides what it has.
+const hiding = "HANDLER_TEST_HIDING"
 
-func TestMapLine(t *testing.T) {
-	id, ok := mapLine([]byte("7f3c00000000-7f3c00800000 rw-s 00000000 00:01 1031  /memfd:x (deleted)\n"))
-	if !ok || id != (fileID{unix.Mkdev(0, 1), 1031}) {
-		t.Errorf("%+v %v", id, ok)
-	}
-	for _, bad := range []string{"", "Pss:   12 kB", "VmFlags: rd wr mr", "7f-8f rw-s 0 0001 x"} {
-		if id, ok := mapLine([]byte(bad)); ok {
-			t.Errorf("%q: %+v", bad, id)
-		}
-	}
-}
+const hidden = 64 << 20
 
-// The device of memfd files is the one that maps of shared memory without a name show.
-func TestAnonymousDevice(t *testing.T) {
-	dev, err := anonymousDevice()
+// hide starts this test's program again, which hides memory in one way, and gives its process's id once it has.
+func hide(t *testing.T, way string) int {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestHiding$")
+	cmd.Env = append(os.Environ(), hiding+"="+way)
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Munmap(b)
-	maps, err := os.ReadFile("/proc/self/maps")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	said, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || said != "hidden\n" {
+		t.Fatalf("it says %q, %v", said, err)
+	}
+	return cmd.Process.Pid
+}
+
+// TestHiding is the program that hide starts, and no test.
+func TestHiding(t *testing.T) {
+	way := os.Getenv(hiding)
+	switch way {
+	case "":
+		t.Skip("a program for other tests")
+	case "first thread":
+		b, err := unix.Mmap(-1, 0, hidden, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
+		}
+		endFirstThread()
+	case "table":
+		done := make(chan error)
+		go func() {
+			runtime.LockOSThread() // and never unlocked: this thread is not as the others
+			done <- ownTable()
+			select {}
+		}()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	fmt.Println("hidden")
+	os.Stdin.Read(make([]byte, 1)) // until it is closed
+	os.Exit(0)
+}
+
+// endFirstThread ends the process's first thread alone, and returns on another when that is so.
+func endFirstThread() {
+	for tried := make(chan bool); ; {
+		go func() {
+			runtime.LockOSThread()
+			first := unix.Gettid() == os.Getpid()
+			tried <- first
+			if first {
+				unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+			}
+			select {}
+		}()
+		if <-tried {
+			break
+		}
+	}
+	for {
+		stat, err := os.ReadFile("/proc/self/stat")
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		time.Sleep(time.Millisecond) // nobody tells of the end of a thread
+	}
+}
+
+// ownTable gives this thread a table of open files of its own, with a file in memory that no other thread shows.
+func ownTable() error {
+	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
+		return err
+	}
+	fd, err := unix.MemfdCreate("hidden", 0)
+	if err != nil {
+		return err
+	}
+	for range hidden / (1 << 20) {
+		if _, err := unix.Write(fd, make([]byte, 1<<20)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A process whose first thread has ended is shown as a zombie with nothing, and has all that it had.
+func TestFirstThreadEnded(t *testing.T) {
+	pid := hide(t, "first thread")
+	v, err := openView(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := false
-	for line := range slices.Values(splitLines(maps)) {
-		if id, ok := mapLine(line); ok && id.dev == dev {
-			found = true
+	defer v.close()
+	all, err := v.usages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range all {
+		if u.pid != pid {
+			continue
 		}
+		if got := u.pages * int64(os.Getpagesize()); got < hidden {
+			t.Errorf("%d bytes by the cheap number", got)
+		}
+		if m, err := v.rollup(u.at, make([]byte, 8<<10)); err != nil || m.own < hidden {
+			t.Errorf("%+v, %v exactly", m, err)
+		}
+		return
 	}
-	if !found {
-		t.Errorf("no map lies on %#x:\n%s", dev, maps)
-	}
+	t.Error("the process is not seen")
 }
 
-func splitLines(text []byte) [][]byte {
-	var lines [][]byte
-	for len(text) > 0 {
-		end := slices.Index(text, '\n') + 1
-		if end == 0 {
-			end = len(text)
-		}
-		lines, text = append(lines, text[:end]), text[end:]
+// A thread may have open files of its own.
+func TestThreadsOwnFiles(t *testing.T) {
+	pid := hide(t, "table")
+	v, err := openView(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
 	}
-	return lines
-}
-
-func TestWholeCPUs(t *testing.T) {
-	for _, c := range []struct {
-		limit  sandbox.Limit
-		there  int
-		want   int
-		remedy string
-	}{
-		{sandbox.Limit{}, 4, 0, ""},
-		{sandbox.Limit{Value: 2000, Asked: true}, 4, 2, ""},
-		{sandbox.Limit{Value: 4000, Asked: true}, 4, 0, ""}, // the machine has no more
-		{sandbox.Limit{Value: 5500, Asked: true}, 4, 0, ""},
-		{sandbox.Limit{Value: 1500, Asked: true}, 4, 0, "cpus = 1 or cpus = 2"},
-		{sandbox.Limit{Value: 500, Asked: true}, 4, 0, "cpus = 1"},
-		{sandbox.Limit{Value: 500}, 4, 0, ""}, // a default that is not kept
-	} {
-		n, err := wholeCPUs(c.limit, c.there)
-		var un *sandbox.UnenforcedError
-		if n != c.want || errors.As(err, &un) != (c.remedy != "") || un != nil && un.Remedy != c.remedy {
-			t.Errorf("%+v of %d: %d %v, want %d %q", c.limit, c.there, n, err, c.want, c.remedy)
-		}
+	defer v.close()
+	threads, err := v.threads(pid)
+	if err != nil {
+		t.Fatal(err)
 	}
-	load := map[int]int{0: 2, 1: 1, 2: 0, 3: 1}
-	if got := chooseCPUs(1, []int{0, 1, 2, 3}, load); !slices.Equal(got, []int{2}) {
-		t.Errorf("%v", got)
-	}
-	if got := chooseCPUs(3, []int{0, 1, 2, 3}, load); !slices.Equal(got, []int{1, 2, 3}) {
-		t.Errorf("%v", got)
+	v.scanLoose([]usage{{pid: pid, at: fmt.Sprint(pid), threads: len(threads)}})
+	if v.loose < hidden {
+		t.Errorf("%d bytes are seen", v.loose)
 	}
 }

@@ -21,6 +21,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -120,5 +122,7 @@ func tailOf(path string) string {
 	if err != nil {
 		return err.Error()
 	}
-	return string(data[max(0, len(data)-4000):])
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, `msg="run ended"`) })
+	return strings.Join(lines[max(0, len(lines)-40):], "\n")
 }

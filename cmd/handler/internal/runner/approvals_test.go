@@ -167,6 +167,38 @@ func TestNetworkQuestionEndsElsewhere(t *testing.T) {
 	}
 }
 
+// TestAnswerOfAnotherQuestion: what a person types for a question that has just been taken back answers no other one.
+func TestAnswerOfAnotherQuestion(t *testing.T) {
+	d := newDesk()
+	asked := make(chan string, 9)
+	screen := &typist{mute: true, asked: func(q string) { asked <- q }}
+	turn := func(*scripted) (string, error) {
+		d.tell(types.ApprovalAsked, "harmless", nil)
+		<-asked
+		d.tell(types.ApprovalWithdrawn, "harmless", nil)
+		d.tell(types.ApprovalAsked, "evil", nil)
+		if q := <-asked; !strings.Contains(q, "the question above is gone") {
+			t.Errorf("shown: %q", q)
+		}
+		screen.typeLine("y") // for the harmless one
+		if q := <-asked; !strings.Contains(q, "reach evil.example.org:443") {
+			t.Errorf("shown: %q", q)
+		}
+		if got := d.given(); len(got) != 0 {
+			t.Errorf("answered: %+v", got)
+		}
+		screen.typeLine("n")
+		for len(d.given()) == 0 {
+			time.Sleep(time.Millisecond) // the answer has no event of its own for the agent
+		}
+		return jsonrpc.StopEndTurn, nil
+	}
+	out, text, err := play(t, Options{Terminal: true, Watch: d.watch, Answer: d.answer, Stderr: screen}, &scripted{}, turn)
+	if err != nil || out.Status != StatusDone || len(d.given()) != 1 || d.given()[0].Allow {
+		t.Errorf("%+v %v %+v\n%s", out, err, d.given(), text)
+	}
+}
+
 // TestNobodyWatches counts as nobody where no person is at a terminal, and stops counting when the terminal ends.
 func TestNobodyWatches(t *testing.T) {
 	for _, opts := range []Options{{}, {Unattended: true, Terminal: true}, {Yes: true}} {

@@ -161,6 +161,14 @@ func (k *typist) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// typeLine types a line when the test says so.
+func (k *typist) typeLine(line string) {
+	k.mu.Lock()
+	w := k.w
+	k.mu.Unlock()
+	io.WriteString(w, line+"\n")
+}
+
 // play runs a script against Run. The screen gets both streams, as a terminal does.
 func play(t *testing.T, opts Options, a *scripted, run script, answers ...string) (Outcome, string, error) {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +24,13 @@ type terminal struct {
 	out    io.Writer
 	lines  chan string // nil until the first question; closed at the end of in
 	closed chan struct{}
+	gone   time.Time // when a question was taken back that nobody had answered
 }
+
+// goneFor is how long after a question was taken back a person may still be typing its answer.
+const goneFor = 3 * time.Second
+
+const goneText = "  the question above is gone; press Enter for another one "
 
 func newTerminal(in io.Reader, out io.Writer) *terminal {
 	return &terminal{in: in, out: out, closed: make(chan struct{})}
@@ -34,11 +41,24 @@ func (t *terminal) close() { close(t.closed) }
 
 func (t *terminal) say(s string) { _, _ = io.WriteString(t.out, s) }
 
-// ask prints a question and waits for a line. What was typed before the question was there does not answer it.
+// ask prints a question and waits for a line. What was typed before the question was there does not answer it, nor what
+// a person is typing for one that was taken back: an agent could ask something harmless, take it back, and have the yes
+// for something else.
 func (t *terminal) ask(ctx context.Context, question string) (string, error) {
 	if t.in == nil {
 		return "", errNobody
 	}
+	if time.Since(t.gone) < goneFor {
+		if _, err := t.line(ctx, goneText); err != nil {
+			return "", err
+		}
+	}
+	t.gone = time.Time{}
+	return t.line(ctx, question)
+}
+
+// line prints a question and waits for a line.
+func (t *terminal) line(ctx context.Context, question string) (string, error) {
 	t.dropTypedAhead()
 	if t.lines == nil {
 		t.lines = make(chan string)
@@ -53,6 +73,7 @@ func (t *terminal) ask(ctx context.Context, question string) (string, error) {
 		}
 		return line, nil
 	case <-ctx.Done():
+		t.gone = time.Now()
 		return "", ctx.Err()
 	}
 }
