@@ -140,6 +140,8 @@ func (g *rig) observe(e acp.Event) {
 		text = "closed " + e.Session
 	case acp.ToolCalled:
 		text = "tool call in " + e.Session
+	case acp.Pictured:
+		text = fmt.Sprintf("picture in %s by %q %q: %d bytes", e.Session, e.Tool, e.Name, len(e.Line))
 	case acp.Judged:
 		text = fmt.Sprintf("%s %s: %s", e.From, e.Method, e.Verdict)
 	case acp.Answered:
@@ -227,6 +229,33 @@ func TestWhole(t *testing.T) {
 		`session/request_permission in s: "x" was answered an option (the client)`,
 		`agent terminal/create: refused by P4: "terminal/create" would act on the host — host_terminal = true allows it: handler agent edit web`,
 		`turn ended in s`, `closed s`)
+}
+
+// TestPictured: the observer is told of what may hold a picture, in a turn, before the client has it, and the line goes on
+// as it is.
+func TestPictured(t *testing.T) {
+	g := start(t, nil)
+	update := func(fields string) string {
+		return `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{` + fields + `}}}`
+	}
+	picture := `"content":[{"type":"content","content":{"type":"image","data":"aGk="}}]`
+	history := update(`"sessionUpdate":"tool_call_update","toolCallId":"old",` + picture)
+	g.agent.send(history)
+	g.client.expect(history)
+	g.client.send(prompt)
+	g.agent.expect(prompt)
+	lines := []string{
+		update(`"sessionUpdate":"tool_call","toolCallId":"a","title":"Shoot","name":"shot"`),
+		update(`"sessionUpdate":"tool_call_update","toolCallId":"a",` + picture),
+		update(`"sessionUpdate":"tool_call_update","toolCallId":"a","content":[{"type":"content","content":{"type":"text","text":"x"}}]`),
+		update(`"sessionUpdate":"tool_call","toolCallId":"b","title":"Shoot","rawOutput":[{"blob":"aGk="}]`),
+		update(`"sessionUpdate":"agent_message_chunk","content":{"type":"image","data":"aGk="}`),
+		update(`"sessionUpdate":"user_message_chunk","content":{"type":"image","data":"aGk="}`),
+	}
+	g.agent.send(lines...)
+	g.client.expect(lines...)
+	n := func(i int) string { return fmt.Sprintf(": %d bytes", len(lines[i])) }
+	g.wantEvents(t, "turn started in s", "tool call in s", `picture in s by "a" ""`+n(1), "tool call in s", `picture in s by "b" "Shoot"`+n(3), `picture in s by "" ""`+n(4))
 }
 
 // TestBadLines: what is no message is answered where it can be, and the connection lives.

@@ -81,7 +81,7 @@ CREATE TABLE artifacts (
 	name TEXT NOT NULL, source TEXT NOT NULL, type TEXT NOT NULL, bytes INTEGER NOT NULL, sha256 TEXT NOT NULL,
 	created INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX artifacts_owner ON artifacts (owner, run);
+CREATE INDEX artifacts_owner ON artifacts (owner, run, agent, bytes);
 CREATE INDEX artifacts_content ON artifacts (sha256);
 CREATE TABLE saves (id INTEGER PRIMARY KEY, folder TEXT NOT NULL, temp TEXT NOT NULL) STRICT;
 `}
@@ -297,7 +297,7 @@ func (s *Store) Get(ctx context.Context, owner, id string) (Artifact, error) {
 	if err := s.Ready(ctx); err != nil {
 		return Artifact{}, err
 	}
-	found, err := s.query(ctx, s.db, "SELECT "+columns+" FROM artifacts WHERE owner = ? AND id >= ? AND id < ? LIMIT 9", owner, id, id+"~")
+	found, err := s.query(ctx, s.db, "SELECT "+columns+" FROM artifacts WHERE +owner = ? AND id >= ? AND id < ? LIMIT 9", owner, id, id+"~") // by id, not by owner
 	switch {
 	case err != nil:
 		return Artifact{}, err
@@ -405,10 +405,18 @@ func (s *Store) remove(ctx context.Context, where string, args ...any) (int, err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var gone []Artifact
-	err := s.db.Do(ctx, func(tx *sql.Tx) (err error) {
-		gone, err = s.query(ctx, tx, "DELETE FROM artifacts WHERE "+where+" RETURNING "+columns, args...)
-		return err
-	})
+	try := func() error {
+		return s.db.Do(ctx, func(tx *sql.Tx) (err error) {
+			gone, err = s.query(ctx, tx, "DELETE FROM artifacts WHERE "+where+" RETURNING "+columns, args...)
+			return err
+		})
+	}
+	err := try()
+	if store.Full(err) {
+		s.giveRoom()
+		err = try()
+	}
+	defer s.keepRoom()
 	if err != nil {
 		return 0, fmt.Errorf("artifacts: %w", s.indexError(err))
 	}

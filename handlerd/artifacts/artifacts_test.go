@@ -42,7 +42,7 @@ func add(t *testing.T, s *Store, m Meta, content string) Artifact {
 	return a
 }
 
-// files lists what lies in the store besides its index, its lock and the view.
+// files lists what lies in the store besides its index, its lock, its room and the view.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string
@@ -50,7 +50,7 @@ func files(t *testing.T, dir string) []string {
 		if err == nil && d.IsDir() && d.Name() == "runs" {
 			return fs.SkipDir
 		}
-		if err == nil && d.Type().IsRegular() && !strings.HasPrefix(d.Name(), "index.db") && d.Name() != "lock" {
+		if err == nil && d.Type().IsRegular() && !strings.HasPrefix(d.Name(), "index.db") && d.Name() != "lock" && d.Name() != "room" {
 			all = append(all, path)
 		}
 		return err

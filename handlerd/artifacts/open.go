@@ -138,8 +138,34 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if check != "ok" {
 		return &IndexError{Dir: s.dir, Reason: "its index.db is damaged: " + strings.Join(strings.Fields(check), " ")}
 	}
-	return s.indexError(s.sweep(ctx, db))
+	if err := s.sweep(ctx, db); err != nil {
+		return s.indexError(err)
+	}
+	s.keepRoom()
+	return nil
 }
+
+// roomBytes is what is kept free on the disk for an artifact's removal, which has to be written down too: a disk that
+// artifacts have filled could not be freed of them otherwise.
+const roomBytes = 1 << 20
+
+func (s *Store) room() string { return filepath.Join(s.dir, "room") }
+
+// keepRoom takes the room, as far as there is some.
+func (s *Store) keepRoom() {
+	f, err := os.OpenFile(s.room(), os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	// A file system that cannot promise blocks has none to give back either.
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, roomBytes); err != nil {
+		_ = f.Truncate(0)
+	}
+}
+
+// giveRoom gives it back.
+func (s *Store) giveRoom() { _ = os.Remove(s.room()) }
 
 // takeLock keeps another process from sweeping away what this one is about to name. The kernel drops the lock with the
 // process, however it ends.

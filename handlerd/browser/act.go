@@ -32,10 +32,12 @@ func (u *use) act(ctx context.Context, a action) (*mcp.CallToolResult, error) {
 	if err := u.checkRefs(a.refs); err != nil {
 		return nil, err
 	}
-	if _, err := u.look(ctx, false); err != nil {
+	at, err := u.look(ctx, false)
+	if err != nil {
 		return nil, u.explainModal(err)
 	}
-	before, err := u.gather(ctx, a, false)
+	asking := u.s.place(at.URL).external(u.policy.Network) && !u.policy.Unattended
+	before, err := u.gather(ctx, a, asking)
 	if err != nil {
 		return nil, u.explainModal(err)
 	}
@@ -112,7 +114,7 @@ func (f facts) refuseSecrets() error {
 		if why != "" {
 			what := e.Ref
 			if what == "" {
-				what = "where the focus is"
+				what = "what has the focus"
 			}
 			return refuse("F.5", fmt.Sprintf("%s is a field for a password, a code or a card (%s), and nothing is ever typed there", what, why),
 				"Nothing was done. Ask your person to log in themselves, or go on without")
@@ -143,13 +145,6 @@ func script(target string) bool { return strings.HasPrefix(strings.ToLower(targe
 func (u *use) approve(ctx context.Context, a action, before facts) (facts, error) {
 	if u.policy.Unattended {
 		return facts{}, refuse("F.4", "acting on "+u.where(before)+" needs an approval, and this run is unattended", "Do what needs no approval, or leave it for your person")
-	}
-	if len(a.refs) > 0 {
-		pictured, err := u.gather(ctx, a, true)
-		if err != nil {
-			return facts{}, err
-		}
-		before.Picture = pictured.Picture
 	}
 	q := u.question(a, before)
 	if err := u.ask(ctx, q); err != nil {
@@ -318,6 +313,9 @@ func (u *use) allowSame(target, landed string) {
 // text says where the browser is.
 func (w whereabouts) text() string {
 	text := "URL: " + shorten(w.URL, 2000)
+	if strings.HasPrefix(w.URL, "chrome-error:") {
+		text = "The page could not be loaded."
+	}
 	if len(w.Tabs) > 1 {
 		text += fmt.Sprintf("\nTabs: %d", len(w.Tabs))
 	}

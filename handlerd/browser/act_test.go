@@ -207,7 +207,7 @@ func TestCredentials(t *testing.T) {
 	w.change(func(w *fakeWorker) {
 		w.current.focus = []fact{{Element: element{Tag: "iframe"}}, {Frame: "http://other.example.org/pay", Element: element{Tag: "input", Autocomplete: "one-time-code"}}}
 	})
-	r.refused("browser_press_key", `{"key":"1"}`, "F.5", "one-time-code", "where the focus is")
+	r.refused("browser_press_key", `{"key":"1"}`, "F.5", "one-time-code", "what has the focus")
 	if len(r.questions()) != 0 || w.called("browser_type")+w.called("browser_fill_form")+w.called("browser_press_key") != 0 {
 		t.Error("it was asked about or done")
 	}

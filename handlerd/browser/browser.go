@@ -65,6 +65,8 @@ type Policy struct {
 	Agent      string
 	Unattended bool // nobody is there: what would be asked is refused
 	ReadOnly   bool // nothing is acted on
+	// Life is how long an unattended run's browser lives, at most MaxLife; 0 is Limits.Life.
+	Life time.Duration
 	// Rules are the agent's own live network rules: a host that they allow is gone to without a question (F.4).
 	Rules policy.Network
 	// Network is what the worker reaches: every public host, or the agent's rules (browser.network = "rules").

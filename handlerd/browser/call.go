@@ -38,6 +38,8 @@ type use struct {
 	policy Policy
 	worker Worker   // nil until open
 	notes  []string // what the agent should know besides the result
+	landed bool     // somewhere private: the browser was closed for it
+	looked bool     // the landing check was just made, and nothing was done since
 }
 
 // A run is what a tool does.
@@ -84,7 +86,7 @@ func (u *use) do(ctx context.Context) (*mcp.CallToolResult, error) {
 		return nil, refuse("F.4", "this run may only read pages", "your person started it read-only")
 	}
 	result, err := u.tool.run(ctx, u)
-	if err != nil && u.worker != nil && ctx.Err() == nil && !u.alive() {
+	if err != nil && u.worker != nil && !u.landed && ctx.Err() == nil && !u.alive() {
 		return nil, u.crashed()
 	}
 	return result, err
@@ -94,7 +96,9 @@ func (u *use) do(ctx context.Context) (*mcp.CallToolResult, error) {
 func (u *use) crashed() error {
 	why := ended(u.worker)
 	u.s.closeThis(u.worker, why)
-	u.s.tell() // here and now
+	if known := u.s.tell(); known != "" { // it is told here and now
+		why = known
+	}
 	return refuse("F.8", "the browser is gone: "+shorten(why, 300),
 		"Whether this call did something is not known. The next one starts a new browser with no pages: begin with browser_navigate")
 }

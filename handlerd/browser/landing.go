@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -203,7 +202,9 @@ func (u *use) look(ctx context.Context, settle bool) (whereabouts, error) {
 	if at.Closed > 0 {
 		u.notes = append(u.notes, fmt.Sprintf("Pages opened %d more tabs than the %d that there may be; those were closed.", at.Closed, u.s.b.o.Limits.Tabs))
 	}
-	return at, u.land(ctx, at.urls())
+	err = u.land(ctx, at.urls())
+	u.looked = err == nil
+	return at, err
 }
 
 // urls are all of them, each once.
@@ -216,9 +217,23 @@ func (w whereabouts) urls() []string {
 	return slices.Compact(urls)
 }
 
-// linkTarget is where a line of playwright-mcp's list of tabs may say that a tab is. A title may hold what looks like
-// one: then both are checked.
-var linkTarget = regexp.MustCompile(`\]\(([^)\s]+)`)
+// linkTargets are all places where a line of playwright-mcp's list of tabs may say that a tab is. A title, and an
+// address, may hold what looks like one: then each of them is checked.
+func linkTargets(list string) []string {
+	var urls []string
+	for rest := list; len(urls) < 2*maxFrames; {
+		_, after, found := strings.Cut(rest, "](")
+		if !found {
+			break
+		}
+		rest = after
+		if end := strings.IndexAny(after, ") \n"); end >= 0 {
+			after = after[:end]
+		}
+		urls = append(urls, after)
+	}
+	return urls
+}
 
 // lookAtTabs is look while a dialog is open, when no program of ours can run.
 func (u *use) lookAtTabs(ctx context.Context) error {
@@ -226,11 +241,7 @@ func (u *use) lookAtTabs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var urls []string
-	for _, m := range linkTarget.FindAllStringSubmatch(a.text, 2*maxFrames) {
-		urls = append(urls, m[1])
-	}
-	return u.land(ctx, urls)
+	return u.land(ctx, linkTargets(section(a.text, "Result")))
 }
 
 // land checks where the browser is, and closes it where it must not be.
@@ -249,7 +260,7 @@ func (u *use) land(ctx context.Context, urls []string) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		u.s.snapshot = nil
+		u.s.snapshot, u.landed = nil, true
 		u.s.closeThis(u.worker, "a page led it somewhere private")
 		u.s.tell() // here and now
 		return refuse("F.5", "the page led to where the browser must not be: "+shorten(err.Error(), 300)+". The browser was closed, and nothing was read",

@@ -70,7 +70,8 @@ func scale(data []byte, b pictureBound) (picture, error) {
 			draw.ApproxBiLinear.Scale(to, to.Bounds(), from, area, draw.Src, nil)
 		}
 		var out bytes.Buffer
-		if err := png.Encode(&out, to); err != nil {
+		encoder := png.Encoder{CompressionLevel: png.BestSpeed}
+		if err := encoder.Encode(&out, to); err != nil {
 			return picture{}, err
 		}
 		if out.Len() <= b.bytes {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -63,8 +64,20 @@ type modalError struct{ text string }
 
 func (e *modalError) Error() string { return "a dialog is open: " + e.text }
 
+// modalLine is how playwright-mcp says what is open, and by which of its tools it is answered.
+var modalLine = regexp.MustCompile(`(?s)^- \[(.*)\]: can be handled by [a-z_]+$`)
+
+// plain is what is open, in the page's words.
+func (e *modalError) plain() string {
+	if m := modalLine.FindStringSubmatch(e.text); m != nil {
+		return m[1]
+	}
+	return e.text
+}
+
 // upstream uses a tool of playwright-mcp, within a time. What it reports besides is put down: downloads.
 func (u *use) upstream(ctx context.Context, tool string, args any, within time.Duration) (answer, error) {
+	u.looked = false
 	timed, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	r, err := u.worker.Call(timed, tool, args)

@@ -30,8 +30,10 @@ type reading struct {
 // read reads the page: its references are the newest from now on. The landing check is before it and after it, so that
 // a page that moves itself in between is not read either (F.5).
 func (u *use) read(ctx context.Context, depth int) (reading, error) {
-	if _, err := u.look(ctx, false); err != nil {
-		return reading{}, u.explainModal(err)
+	if !u.looked {
+		if _, err := u.look(ctx, false); err != nil {
+			return reading{}, u.explainModal(err)
+		}
 	}
 	var got struct {
 		Snapshot string  `json:"snapshot"`
@@ -445,10 +447,7 @@ func (u *use) waiting(ctx context.Context, kind string) (urls []string, text str
 	if err != nil {
 		return nil, "", err
 	}
-	for _, m := range linkTarget.FindAllStringSubmatch(a.text, 2*maxFrames) {
-		urls = append(urls, strings.TrimSuffix(m[1], ")"))
-	}
-	return urls, modal.text, nil
+	return linkTargets(section(a.text, "Result")), modal.plain(), nil
 }
 
 // answer answers what the page waits for: with an approval, where any tab is external.

@@ -133,8 +133,11 @@ func (s *session) startIdle() {
 }
 
 // startLife bounds the life of an unattended run's browser, in use or not. The caller holds b.mu.
-func (s *session) startLife(w Worker) *time.Timer {
-	life := s.b.o.Limits.Life
+func (s *session) startLife(w Worker, life time.Duration) *time.Timer {
+	if life <= 0 {
+		life = s.b.o.Limits.Life
+	}
+	life = min(life, MaxLife)
 	return time.AfterFunc(life, func() {
 		s.expire(w, fmt.Sprintf("an unattended run's lives %v", life), false)
 	})
@@ -204,7 +207,7 @@ func (s *session) launch(ctx context.Context, p Policy) (Worker, error) {
 		s.worker, s.local, s.done = w, local, done
 		var life *time.Timer
 		if p.Unattended {
-			life = s.startLife(w)
+			life = s.startLife(w, p.Life)
 		}
 		b.wg.Go(func() { s.watch(w, life) })
 		b.mu.Unlock()

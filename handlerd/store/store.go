@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
 	"modernc.org/sqlite" // the driver "sqlite", without C
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -107,6 +108,12 @@ func ignoreDone(err error) error {
 		return nil
 	}
 	return err
+}
+
+// Full tells whether err says that there is no room on the disk.
+func Full(err error) bool {
+	var e *sqlite.Error
+	return errors.Is(err, unix.ENOSPC) || errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_FULL
 }
 
 // Damaged tells whether err is SQLite's word for a file that is no database, or is one that was damaged: trying again

@@ -150,7 +150,7 @@ func (a *agent) serve() {
 				continue
 			}
 			a.answer(m.ID, `{"sessionId":"s1"}`)
-		case "session/load", "session/resume", "session/close", "authenticate":
+		case "session/load", "session/resume", "session/close", "session/delete", "authenticate":
 			a.answer(m.ID, `{}`)
 		case "session/prompt":
 			a.prompt(m)
