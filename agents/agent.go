@@ -118,11 +118,17 @@ type Policy struct {
 	HostFS       bool   `toml:"host_fs"`       // P2, P4
 	HostTerminal bool   `toml:"host_terminal"` // P4
 	ClientMCP    string `toml:"client_mcp"`    // P6: "allow" (also if empty) or "deny"
+	// Approvals says where Handler's own questions are asked besides its own commands and page (H): "acp", the ACP
+	// client, which may answer without asking anybody.
+	Approvals []string `toml:"approvals"`
 	// Unattended answers the agent's questions where nobody is there (P5): "refuse" (also if empty), "reads" or
 	// "allow". Answers are for single ones; a deny wins.
 	Unattended string   `toml:"unattended"`
 	Answers    []Answer `toml:"answers"`
 }
+
+// ApprovalsACP is the one value of Policy.Approvals.
+const ApprovalsACP = "acp"
 
 // An Upstream changes one of the harness's: where it leads, and less of what it serves. An empty field changes
 // nothing.

@@ -56,7 +56,7 @@ func (p Policy) checkAnswers() error {
 
 // empty tells a Policy that says nothing.
 func (p Policy) empty() bool {
-	return !p.HostFS && !p.HostTerminal && p.ClientMCP == "" && p.Unattended == "" && len(p.Answers) == 0
+	return !p.HostFS && !p.HostTerminal && p.ClientMCP == "" && len(p.Approvals) == 0 && p.Unattended == "" && len(p.Answers) == 0
 }
 
 // policy writes a Policy.
@@ -68,6 +68,7 @@ func (w *writer) policy(p Policy) {
 	w.flag("host_fs", p.HostFS)
 	w.flag("host_terminal", p.HostTerminal)
 	w.text("client_mcp", p.ClientMCP)
+	w.list("approvals", p.Approvals)
 	w.text("unattended", p.Unattended)
 	for _, a := range p.Answers {
 		w.table("[[policy.answers]]")

@@ -60,6 +60,15 @@ func (a *Agent) SetUnknown(what string) error {
 	return a.checkNetwork()
 }
 
+// SetApprovals says where Handler's own questions are asked besides its own commands: "acp", or "none" for nowhere.
+func (a *Agent) SetApprovals(where string) error {
+	a.Policy.Approvals = []string{where}
+	if where == "none" {
+		a.Policy.Approvals = nil
+	}
+	return a.checkPolicy()
+}
+
 func (a *Agent) moveRules(to, from *[]string, rules []string) error {
 	for _, r := range rules {
 		if i := slices.Index(*from, r); i >= 0 {

@@ -137,7 +137,7 @@ func TestEdits(t *testing.T) {
 	a := &Agent{Name: "a", Harness: "demo"}
 	for name, err := range map[string]error{
 		"scope": a.AddScope("~/src", "rw"), "scope again": a.AddScope("~/src", "ro"), "allow": a.Allow("x.org", "y.org"),
-		"deny": a.Deny("x.org"), "private": a.AllowPrivate("10.0.0.1:80"), "preset": a.AddPresets("npm"), "preset again": a.AddPresets("npm"), "unknown": a.SetUnknown("ask"),
+		"deny": a.Deny("x.org"), "private": a.AllowPrivate("10.0.0.1:80"), "preset": a.AddPresets("npm"), "preset again": a.AddPresets("npm"), "unknown": a.SetUnknown("ask"), "approvals": a.SetApprovals("acp"),
 		"secret": a.SetSecret("key", "~/key"), "env": a.SetEnv("A", "b"),
 		"bind": a.Bind("other", []string{"playwright"}, func(b *Binding) { b.Settings["x"] = "1" }),
 	} {
@@ -167,6 +167,9 @@ private = ["10.0.0.1:80"]
 presets = ["npm"]
 unknown = "ask"
 
+[policy]
+approvals = ["acp"]
+
 [secrets.key]
 file = "~/key"
 
@@ -179,6 +182,9 @@ A = "b"
 	if err := a.Unbind("playwright", nil); err != nil || len(a.Bindings) != 1 {
 		t.Errorf("%v, %v", a.Bindings, err)
 	}
+	if err := a.SetApprovals("none"); err != nil || len(a.Policy.Approvals) != 0 {
+		t.Errorf("%v, %v", a.Policy, err)
+	}
 	if err := a.Forget("npm"); err != nil || len(a.Network.Presets) != 0 {
 		t.Errorf("%v, %v", a.Network, err)
 	}
@@ -186,7 +192,7 @@ A = "b"
 		t.Errorf("%v, %v", a.Scopes, err)
 	}
 	for name, err := range map[string]error{"scope": a.AddScope("src", ""), "gone scope": a.RemoveScope("/x"), "rule": a.Allow("a b"),
-		"gone rule": a.Forget("z"), "env": a.SetEnv("PATH", "x"), "gone addon": a.Unbind("z", nil), "mode": a.AddScope("/x", "w")} {
+		"approvals": a.SetApprovals("page"), "gone rule": a.Forget("z"), "env": a.SetEnv("PATH", "x"), "gone addon": a.Unbind("z", nil), "mode": a.AddScope("/x", "w")} {
 		if err == nil {
 			t.Errorf("%s: accepted", name)
 		}

@@ -289,6 +289,14 @@ func (a *Agent) checkPolicy() error {
 	if c := a.Policy.ClientMCP; c != "" && c != "allow" && c != ClientMCPDeny {
 		return fmt.Errorf("policy.client_mcp = %q must be \"allow\" or \"deny\"", clip(c))
 	}
+	for i, where := range a.Policy.Approvals {
+		if where != ApprovalsACP {
+			return fmt.Errorf("policy.approvals[%d] = %q must be \"acp\"", i, clip(where))
+		}
+		if i > 0 {
+			return fmt.Errorf("policy.approvals: %s is there twice", where)
+		}
+	}
 	return a.Policy.checkAnswers()
 }
 

@@ -56,6 +56,7 @@ tmp = "256MiB"
 [policy]
 host_fs = true
 client_mcp = "deny"
+approvals = ["acp"]
 unattended = "reads"
 
 [[policy.answers]]
@@ -143,6 +144,8 @@ func TestParseRefuses(t *testing.T) {
 		{"cpus nan", "[limits]\ncpus = nan\n", "limits.cpus"},
 		{"cpus inf", "[limits]\ncpus = inf\n", "limits.cpus"},
 		{"processes", "[limits]\nprocesses = 1\n", "limits.processes"},
+		{"approvals", "[policy]\napprovals = [\"page\"]\n", "policy.approvals[0]"},
+		{"approvals twice", "[policy]\napprovals = [\"acp\", \"acp\"]\n", "twice"},
 		{"unknown", "[network]\nunknown = \"allow\"\n", "network.unknown"},
 		{"unattended", "[policy]\nunattended = \"yes\"\n", "policy.unattended"},
 		{"answer", "[[policy.answers]]\nkind = \"read\"\nanswer = \"ask\"\n", "policy.answers[0]: answer"},

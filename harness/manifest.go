@@ -15,7 +15,6 @@ type Manifest struct {
 	SessionMCP     string         `toml:"sessionMCP"`     // how servers reach the agent (B.7): see the constants
 	MCPConfigFile  *MCPConfigFile `toml:"mcpConfigFile"`  // with SessionMCPFile
 	SessionsPerRun int            `toml:"sessionsPerRun"` // 0 for no bound (B.8)
-	Approvals      []string       `toml:"approvals"`      // "acp" where handlerd's questions may go to the client (H)
 
 	Hosts []string `toml:"hosts"` // network rules the agent needs (B.4)
 	// LoginHosts are the rules that the agent's own login needs. They hold only where no upstream is served: with one,

@@ -116,9 +116,6 @@ func (m *Manifest) checkMCP() error {
 	if err := subset("mcpTransports", m.MCPTransports, "stdio", "http", "sse", "acp"); err != nil {
 		return err
 	}
-	if err := subset("approvals", m.Approvals, "acp"); err != nil {
-		return err
-	}
 	if m.SessionsPerRun < 0 || m.SessionsPerRun > 1000 {
 		return fmt.Errorf("sessionsPerRun = %d must be 0 (no bound) to 1000", m.SessionsPerRun)
 	}

@@ -50,7 +50,6 @@ func TestParseRefuses(t *testing.T) {
 		{"file format", "sessionMCP = \"file\"\n[mcpConfigFile]\npath = \"~/x/y\"\nformat = \"toml\"\n", "format"},
 		{"file good", "sessionMCP = \"file\"\n[mcpConfigFile]\npath = \"~/x/y\"\nformat = \"pi\"\n", ""},
 		{"sessions", "sessionsPerRun = -1\n", "sessionsPerRun"},
-		{"approvals", "approvals = [\"all\"]\n", "approvals"},
 		{"host", "hosts = [\"a b\"]\n", "hosts[0]"},
 		{"env reserved", "[env]\nhttps_proxy = \"x\"\n", "proxy"},
 		{"env loader", "[env]\nLD_PRELOAD = \"x\"\n", "LD_PRELOAD"},

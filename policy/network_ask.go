@@ -26,6 +26,13 @@ func (n Network) unnamed(t target) Verdict {
 	return v
 }
 
+// Denies says whether a rule denies a destination, in the words of the refusal: what no question and no yes of a
+// person's for something else may pass (D.4).
+func (n Network) Denies(host string, port uint16) (Verdict, bool) {
+	v, decided := n.judge(&target{host: host, port: port})
+	return v, decided >= 0 && n.Rules[decided].Kind == KindDeny
+}
+
 // Wanted is the allow rule that a destination lacks, as a person would write it: ports 80 and 443 are a host's own,
 // any other one is named. host is canonical.
 func Wanted(host string, port uint16) string {

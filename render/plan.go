@@ -124,6 +124,7 @@ type Policy struct {
 	HostFS        bool `json:"hostFS"`
 	HostTerminal  bool `json:"hostTerminal"`
 	DenyClientMCP bool `json:"denyClientMCP"`
+	ApprovalsACP  bool `json:"approvalsACP,omitempty"` // Handler's own questions go to the ACP client too (H)
 	// Unattended and Answers answer the agent's questions where nobody is there (P5).
 	Unattended string              `json:"unattended,omitempty"`
 	Answers    []policy.AnswerRule `json:"answers,omitempty"`

@@ -117,7 +117,7 @@ func (b *builder) base() error {
 		return err
 	}
 	p.Policy = Policy{HostFS: a.Policy.HostFS, HostTerminal: a.Policy.HostTerminal, DenyClientMCP: a.Policy.ClientMCP == agents.ClientMCPDeny,
-		Unattended: a.Policy.Unattended}
+		ApprovalsACP: slices.Contains(a.Policy.Approvals, agents.ApprovalsACP), Unattended: a.Policy.Unattended}
 	for _, r := range a.Policy.Answers {
 		p.Policy.Answers = append(p.Policy.Answers, policy.AnswerRule(r))
 	}

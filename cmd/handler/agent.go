@@ -37,7 +37,7 @@ type agentFlags struct {
 	unbind, answers                                   []string
 	unattended                                        string
 	forgetAnswers                                     bool
-	unknown                                           string
+	unknown, approvals                                string
 	browser                                           browserFlags
 	limits                                            limitFlags
 	display, displayStrict, hostFS, hostTerm, denyMCP bool
@@ -52,6 +52,7 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.deny, "deny", nil, "what it never reaches: the same, or \"POST upstream/NAME/path*\" (repeatable)")
 	fl.StringSliceVar(&f.private, "private", nil, "private address:port or prefix:port it reaches (repeatable)")
 	fl.StringVar(&f.unknown, "unknown", "", "a host that no rule names: refuse (the default), or ask you (handler approvals)")
+	fl.StringVar(&f.approvals, "approvals", "", "where else Handler asks what it asks you: acp (the editor too, which may say yes by itself) or none (the default)")
 	fl.StringSliceVar(&f.presets, "preset", nil, "hosts of a service, such as npm: see handler policy presets (repeatable)")
 	fl.StringArrayVar(&f.secrets, "secret", nil, "NAME=FILE, a 0600 file with a key of the harness's provider, or ADDON.NAME=FILE of an addon's; instead of FILE: pass:ENTRY, secret-service:ATTRIBUTE=VALUE,…, secret-service-label:LABEL, credential:NAME, command:PROGRAM ARG…; nothing takes it away (repeatable)")
 	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the agent; no secrets (repeatable)")
@@ -115,6 +116,12 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 				return nil
 			}
 			return a.SetUnknown(f.unknown)
+		},
+		func() error {
+			if !given("approvals") {
+				return nil
+			}
+			return a.SetApprovals(f.approvals)
 		},
 		func() error { return each(ruleLists(f.forget), a.Forget) },
 		func() error { return each(f.dropScope, a.RemoveScope) },

@@ -30,6 +30,7 @@ const defaultVerdicts = 100
 func (s *Server) routeApprovals(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+types.PathApprovals, s.listApprovals)
 	mux.HandleFunc("GET "+types.PathApprovals+"/{id}", s.findApproval)
+	mux.HandleFunc("GET "+types.PathApprovals+"/{id}/picture", s.approvalPicture)
 	mux.HandleFunc("POST "+types.PathApprovals+"/{id}", s.answerApproval)
 	mux.HandleFunc("POST "+types.PathRules, s.changeRules)
 	mux.HandleFunc("GET "+types.PathRuns+"/{id}/rules", s.runRules)
@@ -76,6 +77,22 @@ func (s *Server) findApproval(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.answer(w, a)
+}
+
+// approvalPicture gives the picture of a question: a PNG that handlerd made itself.
+func (s *Server) approvalPicture(w http.ResponseWriter, r *http.Request) {
+	png, err := s.opts.Approvals.Picture(r.PathValue("id"))
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "image/png")
+	h.Set("Content-Length", strconv.Itoa(len(png)))
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("Cache-Control", "no-store")
+	_, _ = w.Write(png) // who asked may be gone
 }
 
 func (s *Server) answerApproval(w http.ResponseWriter, r *http.Request) {

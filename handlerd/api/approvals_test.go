@@ -1,8 +1,11 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"image"
+	"image/png"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -220,5 +223,58 @@ func TestVerdicts(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || n != 3 {
 		t.Errorf("%v after %d", err, n)
+	}
+}
+
+// TestApprovalPicture gives the picture of a browser's question, and none where there is none.
+func TestApprovalPicture(t *testing.T) {
+	socket, q, _, _ := serveApprovals(t)
+	c := client.New(socket)
+	w, err := q.Watch("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var picture bytes.Buffer
+	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 20, 10))); err != nil {
+		t.Fatal(err)
+	}
+	for _, data := range [][]byte{picture.Bytes(), nil} {
+		about := approvals.Browser{Run: "k3f9", Agent: "web", Tool: "browser_click", Action: "click", Pages: []string{"https://a.example/"}, Picture: data}
+		allowed := make(chan bool, 1)
+		go func() {
+			a, err := q.Ask(t.Context(), about.Question())
+			if err != nil {
+				t.Error(err)
+			}
+			allowed <- a.Allow
+		}()
+		var e types.ApprovalEvent
+		for e.State != types.ApprovalAsked {
+			if e, err = w.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id := e.Approval.ID
+		a, err := c.Approval(t.Context(), id)
+		if err != nil || a.Browser == nil || a.Browser.Pages[0].Site != "https://a.example" {
+			t.Fatalf("%+v %v", a, err)
+		}
+		got, err := c.ApprovalPicture(t.Context(), id[:6])
+		switch {
+		case data == nil && fault.Of(err).Kind != fault.NotFound:
+			t.Errorf("%d bytes, %v", len(got), err)
+		case data != nil && (err != nil || len(got) != a.Browser.Picture.Bytes || !bytes.HasPrefix(got, []byte("\x89PNG"))):
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		if _, err := c.Answer(t.Context(), id, types.ApprovalAnswer{Allow: true}); err != nil {
+			t.Error(err)
+		}
+		if !<-allowed {
+			t.Error("it was refused")
+		}
+		if _, err := c.ApprovalPicture(t.Context(), id); err == nil {
+			t.Error("a question that is over still shows its picture")
+		}
 	}
 }

@@ -7,6 +7,7 @@
 package approvals
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -25,6 +26,7 @@ import (
 // Bounds of the queue. An agent causes questions, and a person's patience is what they use up.
 const (
 	NetworkExpiry = 60 * time.Second // how long a question about a destination lives
+	BrowserExpiry = 2 * time.Minute  // how long one about the guarded browser lives, at most
 	MaxPendingRun = 16               // questions of one run that wait at one time
 	MaxPending    = 64               // questions that wait at one time, in all
 	MaxWaiting    = 64               // who may wait for one question
@@ -51,6 +53,7 @@ type Question struct {
 	Kind    string // types.Approval*
 	Run     string
 	Agent   string
+	Session string // of ACP; "" where it is not known
 	Subject string
 	Text    string
 	Detail  string
@@ -58,6 +61,13 @@ type Question struct {
 	Key    string
 	Scopes []string      // how long an answer may hold; types.ScopeOnce is always one
 	Expiry time.Duration // how long it lives; NetworkExpiry if 0
+
+	// Browser and Picture are of types.ApprovalBrowser, made by [Browser.Question]. Such a question joins none, so that one
+	// answer is for one use.
+	Browser *types.BrowserApproval
+	Picture []byte
+	// Log is what the audit log has of the question; Text if "". A page's words are not for the log.
+	Log string
 
 	// Apply makes an answer true, before it is acknowledged and before anybody acts on it. If it fails, the question
 	// goes on waiting and who answered is told why. It gives what the person should know. nil does nothing.
@@ -156,6 +166,25 @@ func (q *Queue) Find(prefix string) (types.Approval, error) {
 		return types.Approval{}, q.gone(prefix)
 	}
 	return types.Approval{}, fault.New(fault.Usage, "type more of it: handler approvals", "%q is the beginning of several questions' ids", prefix)
+}
+
+// Picture gives the picture of the question that waits and whose id begins with prefix: a PNG, at most PictureBytes.
+// Errors are *fault.Fault.
+func (q *Queue) Picture(prefix string) ([]byte, error) {
+	found, err := q.Find(prefix)
+	if err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[found.ID]
+	switch {
+	case e == nil:
+		return nil, q.gone(found.ID)
+	case len(e.q.Picture) == 0:
+		return nil, fault.New(fault.NotFound, "", "question %s has no picture", Short(found.ID))
+	}
+	return e.q.Picture, nil
 }
 
 // Answer answers a question by its whole id, once. It returns when the answer is true and in the audit log. Errors are
@@ -268,7 +297,7 @@ func (q *Queue) join(question Question) (e *entry, first bool, err error) {
 
 // open writes a new question down and shows it.
 func (q *Queue) open(e *entry) {
-	err := q.opts.Audit(e.record(audit.Asked, e.q.Text))
+	err := q.opts.Audit(e.record(audit.Asked, cmp.Or(e.q.Log, e.q.Text)))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err != nil {

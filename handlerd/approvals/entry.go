@@ -40,7 +40,7 @@ type ending struct{ id, state string }
 
 // key is what makes two questions one; "" for a question that none may join.
 func (e *entry) key() string {
-	if e.q.Key == "" {
+	if e.q.Key == "" || e.q.Kind == types.ApprovalBrowser {
 		return ""
 	}
 	return e.q.Run + "\x00" + e.q.Kind + "\x00" + e.q.Key
@@ -59,16 +59,20 @@ func (e *entry) scopes() []string {
 
 func (e *entry) view() types.Approval {
 	return types.Approval{
-		ID: e.id, Kind: e.q.Kind, Run: e.q.Run, Agent: e.q.Agent, Subject: e.q.Subject, Text: e.q.Text, Detail: e.q.Detail,
-		Scopes: e.scopes(), Waiting: e.waiting, Asked: e.asked, Expires: e.asked.Add(e.q.Expiry),
+		ID: e.id, Kind: e.q.Kind, Run: e.q.Run, Agent: e.q.Agent, Session: e.q.Session, Subject: e.q.Subject, Text: e.q.Text, Detail: e.q.Detail,
+		Scopes: e.scopes(), Waiting: e.waiting, Asked: e.asked, Expires: e.asked.Add(e.q.Expiry), Browser: e.q.Browser,
 	}
 }
 
 // record is a line of the audit log about the question. The id is not in it: the log outlives the question, and is read
-// by more programs than may answer.
+// by more programs than may answer. What is typed or selected is not either, only the digest of the arguments: the
+// line of the tool's call has the same.
 func (e *entry) record(verdict, reason string) audit.Record {
+	if b := e.q.Browser; b != nil && b.Digest != "" {
+		reason += "; arguments sha256:" + b.Digest
+	}
 	return audit.Record{
-		Kind: audit.KindApproval, Run: e.q.Run, Agent: e.q.Agent, Subject: e.q.Subject, Verdict: verdict, Reason: reason,
+		Kind: audit.KindApproval, Run: e.q.Run, Agent: e.q.Agent, Session: e.q.Session, Subject: e.q.Subject, Verdict: verdict, Reason: reason,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 )
@@ -18,6 +19,7 @@ type action struct {
 	verb   string   // "click", for the question
 	refs   []string // the elements it is about, in order
 	values []string // what is typed, selected or pressed, as the person is shown it
+	says   string   // what the page says about it
 	types  bool     // something is typed or selected: not into fields for secrets (F.5)
 	focus  bool     // it goes where the focus is, instead of to refs
 	tool   string   // of upstream
@@ -185,7 +187,7 @@ func (u *use) approve(ctx context.Context, a action, before facts) (facts, error
 
 // asked is what an approval holds for.
 func (f facts) asked() facts {
-	f.Picture = ""
+	f.Picture, f.Title = "", "" // pages count in their titles
 	f.Elements = slices.Clone(f.Elements)
 	for i := range f.Elements {
 		f.Elements[i].Lines = nil // states such as [active] come and go; role and name are in nodes
@@ -204,6 +206,7 @@ func (u *use) where(f facts) string {
 // question puts an action before a person.
 func (u *use) question(a action, f facts) Question {
 	q := u.newQuestion(a.verb, f.URL)
+	q.Title = shorten(u.s.mask(f.Title), 200)
 	q.Values, q.Picture = a.values, f.picture()
 	for i, e := range f.Elements {
 		if e.Frame != "" && q.Frame == "" {
@@ -226,13 +229,16 @@ func (u *use) question(a action, f facts) Question {
 }
 
 // newQuestion is what all questions of a call have: the digest is over the exact arguments.
-func (u *use) newQuestion(action, page string) Question {
-	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s", u.tool.name, u.call.Args)
-	return Question{
+func (u *use) newQuestion(action string, pages ...string) Question {
+	sum := sha256.Sum256(u.call.Args)
+	q := Question{
 		Run: u.s.key.run, Agent: u.policy.Agent, Session: u.s.key.session, Tool: u.tool.name, Action: action,
-		Page: shorten(page, 2000), Digest: hex.EncodeToString(h.Sum(nil)), Expiry: AskTime,
+		Digest: hex.EncodeToString(sum[:]), Expiry: AskTime,
 	}
+	for _, p := range pages {
+		q.Pages = append(q.Pages, shorten(p, 2000))
+	}
+	return q
 }
 
 func firstOf(all ...string) string {
@@ -247,7 +253,7 @@ func firstOf(all ...string) string {
 // ask waits for a person's yes.
 func (u *use) ask(ctx context.Context, q Question) error {
 	u.call.Progress(0, 0, "waiting for your person's answer")
-	timed, cancel := context.WithTimeout(ctx, AskTime)
+	timed, cancel := context.WithTimeout(ctx, AskTime+time.Second) // the question's own expiry comes first
 	defer cancel()
 	allow, err := u.s.b.o.Ask(timed, q)
 	switch {

@@ -80,7 +80,7 @@ func TestApproval(t *testing.T) {
 		t.Errorf("the digest is %q", q.Digest)
 	}
 	q.Digest = ""
-	want := Question{Run: "r", Agent: "web", Session: "s", Tool: "browser_type", Action: "type into, and press Enter", Page: "http://shop.example.org/",
+	want := Question{Run: "r", Agent: "web", Session: "s", Tool: "browser_type", Action: "type into and submit", Pages: []string{"http://shop.example.org/"},
 		Elements: []Element{{"textbox", "Your name"}}, Values: []string{"Grace"}, Expiry: AskTime}
 	if diff := cmp.Diff(want, q); diff != "" {
 		t.Error(diff)

@@ -80,12 +80,15 @@ type Question struct {
 	Run, Agent, Session string
 	Tool                string   // browser_click
 	Action              string   // what is to be done, in words: "click"
-	Page                string   // the page's URL
+	Visit               bool     // whether to go to another origin, Targets[0]; else an interaction
+	Pages               []string // the page's URL; several where it may be any of the tabs
+	Says                string   // what the page says about it: the text of its dialog
+	Title               string   // what the page calls itself
 	Frame               string   // the URL of the frame that the element is in; "" for the page's own
 	Targets             []string // where links and forms of the element lead
 	Elements            []Element
 	Values              []string // what is typed, selected or uploaded, secrets masked
-	Digest              string   // SHA-256 over tool and exact arguments, hex
+	Digest              string   // SHA-256 over the exact arguments, hex: the gateway writes down the same
 	Picture             []byte   // a small PNG of the element; nil for none
 	Expiry              time.Duration
 }

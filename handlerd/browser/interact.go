@@ -109,7 +109,7 @@ func runType(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 	}
 	verb := "type into"
 	if in.Submit {
-		verb = "type into, and press Enter"
+		verb = "type into and submit"
 	}
 	return u.act(ctx, action{verb: verb, refs: []string{in.Target}, values: []string{u.s.shown(in.Text)}, types: true, tool: "browser_type",
 		args: map[string]any{"target": in.Target, "text": in.Text, "submit": in.Submit, "slowly": in.Slowly}})

@@ -128,6 +128,9 @@ func (u *use) hosted(p place) bool {
 
 // mayEnter asks about an origin that neither the agent's rules nor the person allowed yet (F.4).
 func (u *use) mayEnter(ctx context.Context, p place) error {
+	if v, denied := u.policy.Rules.Denies(p.host, p.port); denied {
+		return refuse(v.Rule, v.Reason, v.Hint)
+	}
 	if u.s.allowed[p.origin] && u.running() || u.policy.Rules.Decide(p.host, p.port).Action == policy.Allow {
 		return nil
 	}
@@ -135,8 +138,8 @@ func (u *use) mayEnter(ctx context.Context, p place) error {
 		return refuse("F.4", "going to "+p.origin+" needs an approval, and this run is unattended",
 			"Your person can allow the host beforehand: handler agent edit "+u.policy.Agent+" --allow "+policy.Wanted(p.host, p.port))
 	}
-	q := u.newQuestion("go to", "")
-	q.Targets = []string{shorten(p.url, 2000)}
+	q := u.newQuestion("go to")
+	q.Visit, q.Targets = true, []string{shorten(p.url, 2000)}
 	if err := u.ask(ctx, q); err != nil {
 		return err
 	}

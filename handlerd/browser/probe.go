@@ -175,6 +175,7 @@ type fact struct {
 // facts are what is true of what an action is about.
 type facts struct {
 	URL      string `json:"url"`
+	Title    string `json:"title"`
 	Elements []fact `json:"elements"`
 	Picture  string `json:"picture"` // PNG in base64
 	nodes    []node // of Elements, in order

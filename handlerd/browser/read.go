@@ -426,7 +426,7 @@ func runDialog(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 		}
 		args["promptText"], a.values = *in.PromptText, []string{u.s.shown(*in.PromptText)}
 	}
-	a.verb = verb + ": " + shorten(u.s.mask(text), 300)
+	a.verb, a.says = verb, shorten(u.s.mask(text), 300)
 	return u.answer(ctx, a, "dialog", urls, text)
 }
 
@@ -464,8 +464,8 @@ func (u *use) answer(ctx context.Context, a action, kind string, urls []string, 
 		if u.policy.Unattended {
 			return nil, refuse("F.4", "answering it needs an approval, and this run is unattended", "Leave it for your person")
 		}
-		q := u.newQuestion(a.verb, strings.Join(urls, " "))
-		q.Values = a.values
+		q := u.newQuestion(a.verb, urls...)
+		q.Values, q.Says = a.values, a.says
 		if err := u.ask(ctx, q); err != nil {
 			return nil, err
 		}

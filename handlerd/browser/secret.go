@@ -14,6 +14,7 @@ const (
 	maxMasks  = 200 // values of secret fields that are remembered in one browser
 	maskBytes = 4   // of a value that is masked wherever it stands; a shorter one only as the whole of a field
 	masked    = "••••"
+	maxShown  = 500 // characters of a value that a person is shown
 )
 
 // secretWords are words that name a secret, in a label, a name or an id, as words of their own.
@@ -217,5 +218,9 @@ func (s *session) shown(v string) string {
 	if credential.MatchString(v) || slices.Contains(s.masks, strings.TrimSpace(v)) {
 		return fmt.Sprintf("%s (%d characters, a secret)", masked, len([]rune(v)))
 	}
-	return shorten(s.mask(v), 500)
+	v = s.mask(v)
+	if n := len([]rune(v)); n > maxShown { // what is cut is said: nobody is to allow what they do not know of
+		return fmt.Sprintf("%s (the first %d of %d characters)", string([]rune(v)[:maxShown]), maxShown, n)
+	}
+	return shorten(v, 4*maxShown)
 }

@@ -54,10 +54,6 @@ func (r *Run) askNetwork(ctx context.Context, host string, port uint16, v policy
 // question is what a person is asked about a destination.
 func (r *Run) question(host string, port uint16, subject string) approvals.Question {
 	rule := policy.Wanted(host, port)
-	what := rule
-	if rule == host {
-		what += " (ports 80 and 443)"
-	}
 	named := "which no rule names"
 	if allowed := r.network.get().AllowedOf(host); allowed != "" { // a yes is for all of the host, and takes that back
 		named = "of which the rules allow " + allowed
@@ -65,23 +61,10 @@ func (r *Run) question(host string, port uint16, subject string) approvals.Quest
 	return approvals.Question{
 		Kind: types.ApprovalNetwork, Run: r.id, Agent: r.plan.Agent, Subject: subject, Key: subject,
 		Text:   fmt.Sprintf("%s wants to reach %s, %s", r.plan.Agent, subject, named),
-		Detail: fmt.Sprintf("for this run, or always: %s", what),
+		Detail: fmt.Sprintf("for this run, or always: %s", ruleText(rule, host)),
 		Scopes: []string{types.ScopeOnce, types.ScopeRun, types.ScopeAlways},
 		Expiry: approvals.NetworkExpiry,
-		Apply: func(a types.ApprovalAnswer) (string, error) {
-			if a.Scope == types.ScopeOnce {
-				return "", nil
-			}
-			change := types.RuleChange{Agent: r.plan.Agent, Kind: policy.KindDeny, Rule: rule, Scope: a.Scope}
-			if a.Allow {
-				change.Kind = policy.KindAllow
-			}
-			if a.Scope == types.ScopeRun {
-				change.Run = r.id
-			}
-			done, err := r.m.ChangeRules(change)
-			return done.Note, err
-		},
+		Apply:  r.applyRule(rule),
 		Moot: func() (allow, decided bool) {
 			v := r.network.get().Decide(host, port)
 			return v.Action == policy.Allow, v.Action != policy.Ask

@@ -29,6 +29,9 @@ func (r *Run) openNetwork(ctx context.Context, req types.RunRequest, spec *sandb
 		return err
 	}
 	r.neverAsk = req.NeverAsk
+	if r.plan.Policy.ApprovalsACP && !req.NeverAsk && !req.AsksItself {
+		r.desk = newDesk(r)
+	}
 	env := maps.Clone(spec.Env)
 	if env == nil {
 		env = map[string]string{}

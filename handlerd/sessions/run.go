@@ -49,6 +49,7 @@ type Run struct {
 	rulesOfScopes scopes.Config
 	scopes        []openScope
 	neverAsk      bool
+	desk          *desk // nil unless the client is asked what Handler asks (H)
 	egress        *egress.Server
 	dir           *rundir.Dir
 	hosted        hosted

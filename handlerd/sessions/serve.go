@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/handlerd/handler/handlerd/acp"
@@ -19,6 +20,10 @@ import (
 
 // relay carries ACP between client and agent under the rules until either ends.
 func (r *Run) relay(client net.Conn) error {
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	ctx, leave := context.WithCancel(r.ctx)
+	defer leave()
 	rules := acp.NewRules(r.rules(), r.plan.SessionsPerRun)
 	rules.Tell(r.sessionTokens())
 	relay := acp.NewRelay(acp.Options{
@@ -30,7 +35,11 @@ func (r *Run) relay(client net.Conn) error {
 		},
 		Log: r.m.log.With("run", r.id),
 	})
+	if r.desk != nil {
+		asked.Go(func() { r.desk.serve(ctx, relay.Call) })
+	}
 	end := relay.Run(r.ctx)
+	leave()
 	switch {
 	case r.ctx.Err() != nil:
 		return context.Cause(r.ctx)
@@ -107,6 +116,7 @@ func (r *Run) servers() []policy.MCPServer {
 func (r *Run) observe(e acp.Event) {
 	r.tellHosted(e)
 	r.pictures.observe(e)
+	r.desk.saw(e)
 	switch e.Kind {
 	case acp.TurnStarted:
 		r.working.Add(1)

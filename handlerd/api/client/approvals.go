@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -21,6 +22,19 @@ func (c *Client) Approval(ctx context.Context, id string) (types.Approval, error
 	var v types.Approval
 	return v, c.get(ctx, types.PathApprovals+"/"+url.PathEscape(id), &v)
 }
+
+// ApprovalPicture gives the picture of the question whose id begins with id: a PNG.
+func (c *Client) ApprovalPicture(ctx context.Context, id string) ([]byte, error) {
+	resp, err := c.do(ctx, http.MethodGet, types.PathApprovals+"/"+url.PathEscape(id)+"/picture", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(io.LimitReader(resp.Body, maxPicture))
+}
+
+// maxPicture is more than the largest picture of a question.
+const maxPicture = 1 << 20
 
 // WatchApprovals calls each for what happens to questions, of one run or with "" of all, until ctx is done, the daemon
 // ends or each fails. From the first event, types.ApprovalWatching, until it returns somebody counts as being there.

@@ -6,7 +6,8 @@ import "time"
 const (
 	// PathApprovals: GET ?run=ID gives []Approval; with watch=1 a stream of ApprovalEvent, a line each, during which
 	// somebody counts as being there to be asked. Below it /{id}: GET gives Approval, POST takes ApprovalAnswer and
-	// gives ApprovalDone; an id is accepted by its unique beginning.
+	// gives ApprovalDone; an id is accepted by its unique beginning. Below that /picture: GET gives the PNG of one whose
+	// Browser has a Picture.
 	PathApprovals = "/v1/approvals"
 	// PathRules: POST takes RuleChange and gives RuleChanged. The rules of one run: GET PathRuns/{id}/rules gives
 	// []LiveRule.
@@ -16,7 +17,10 @@ const (
 )
 
 // Kinds of an Approval.
-const ApprovalNetwork = "network" // may a run reach a destination
+const (
+	ApprovalNetwork = "network" // may a run reach a destination
+	ApprovalBrowser = "browser" // may the guarded browser do this on a page, or go to another origin
+)
 
 // How long an answer or a rule holds.
 const (
@@ -31,13 +35,55 @@ type Approval struct {
 	Kind    string    `json:"kind"`
 	Run     string    `json:"run"`
 	Agent   string    `json:"agent"`
-	Subject string    `json:"subject"` // what it is about: "host:port"
-	Text    string    `json:"text"`    // the question, one line
-	Detail  string    `json:"detail"`  // what an answer for longer than once comes to
-	Scopes  []string  `json:"scopes"`  // how long an answer may hold
-	Waiting int       `json:"waiting"` // how many wait for the answer
+	Session string    `json:"session,omitempty"` // the ACP session, where it is known
+	Subject string    `json:"subject"`           // what it is about: "host:port", or the browser's tool and the origin
+	Text    string    `json:"text"`              // the question, one line
+	Detail  string    `json:"detail"`            // what an answer for longer than once comes to
+	Scopes  []string  `json:"scopes"`            // how long an answer may hold
+	Waiting int       `json:"waiting"`           // how many wait for the answer
 	Asked   time.Time `json:"asked"`
 	Expires time.Time `json:"expires"`
+
+	Browser *BrowserApproval `json:"browser,omitempty"` // with ApprovalBrowser
+}
+
+// A BrowserApproval is what the guarded browser is about to do. All texts are bounded, of one line, and without
+// characters that hide or reorder others. What a page made up is only in Title, Says, URL, Name and Values: show those as the
+// page's words. Sites are Handler's own words, and are to be shown apart from them.
+type BrowserApproval struct {
+	Tool   string `json:"tool"`   // browser_click
+	Action string `json:"action"` // in words: "click"
+	Visit  bool   `json:"visit"`  // whether to go to a new origin, which is Targets' only one; else an interaction
+	// Pages are where it happens: one, or several where it is not known which of the tabs it is; none for a Visit.
+	Pages    []BrowserPlace   `json:"pages"`
+	Title    string           `json:"title,omitempty"`   // of the page
+	Says     string           `json:"says,omitempty"`    // what the page says about it: the text of its dialog
+	Frame    *BrowserPlace    `json:"frame,omitempty"`   // that the element is in, if it is not the page's own
+	Targets  []BrowserPlace   `json:"targets"`           // where links and forms of the elements lead
+	Elements []BrowserElement `json:"elements"`          // what it is done to
+	Values   []string         `json:"values"`            // what is typed, selected or uploaded, secrets masked
+	More     int              `json:"more,omitempty"`    // elements, targets and values over the bounds, which are not shown
+	Digest   string           `json:"digest"`            // SHA-256 of the exact arguments, in hex
+	Picture  *BrowserPicture  `json:"picture,omitempty"` // of the first element, from the path below the approval's
+}
+
+// A BrowserPlace is an address.
+type BrowserPlace struct {
+	Site string `json:"site"` // its origin, always in ASCII: "https://xn--pple-43d.example"
+	URL  string `json:"url"`  // without user name and password
+}
+
+// A BrowserElement is what a page says that an element is.
+type BrowserElement struct {
+	Role string `json:"role"` // of ARIA, or a tag: one word
+	Name string `json:"name"`
+}
+
+// A BrowserPicture describes one.
+type BrowserPicture struct {
+	Width  int `json:"width"`
+	Height int `json:"height"`
+	Bytes  int `json:"bytes"`
 }
 
 // States of an ApprovalEvent.

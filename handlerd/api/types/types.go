@@ -56,6 +56,9 @@ type RunRequest struct {
 	// NeverAsk: what Handler itself would ask about, such as a destination that no rule names, is refused, even where
 	// somebody watches the approvals (H).
 	NeverAsk bool `json:"neverAsk,omitempty"`
+	// AsksItself: the client asks its person what Handler asks by watching the approvals. It is then not asked over ACP
+	// besides, whatever its agent says: flags that answer an agent's questions must not answer these.
+	AsksItself bool `json:"asksItself,omitempty"`
 	// Answers is what whoever starts the run says to those questions: AnswersAllow or AnswersReads; "" leaves it to
 	// the agent's settings. It counts only where nobody is there.
 	Answers string  `json:"answers,omitempty"`

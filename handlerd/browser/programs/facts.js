@@ -4,7 +4,9 @@ async (page) => {
   const arg = ARGUMENT;
   const describe = DESCRIBE;
   const tree = (await page.ariaSnapshot({ mode: 'ai' })).split('\n');
-  const out = { url: page.url(), elements: [], picture: '' };
+  const out = { url: page.url(), title: '', elements: [], picture: '' };
+  if (arg.picture)
+    out.title = String(await page.title().catch(() => '')).slice(0, 500);
   for (const ref of arg.refs) {
     const lines = tree.filter((line) => line.includes('[ref=' + ref + ']')).slice(0, 20).map((line) => line.slice(0, 4000));
     const locator = page.locator('aria-ref=' + ref);
