@@ -175,7 +175,7 @@ func TestDialog(t *testing.T) {
 	r.refused("browser_handle_dialog", `{"accept":false}`, "F.4", "has changed")
 	r.answer = func(Question) (bool, error) { return true, nil }
 	r.ok("browser_handle_dialog", `{"accept":true}`, "Done")
-	if q := r.questions()[1]; q.Action != `accept the dialog: "confirm" dialog with message "Delete all?"` || q.Page != "http://shop.example.org/" {
+	if q := r.questions()[1]; q.Action != "accept the dialog" || q.Says != `"confirm" dialog with message "Delete all?"` || strings.Join(q.Pages, " ") != "http://shop.example.org/" {
 		t.Errorf("%+v", q)
 	}
 }
