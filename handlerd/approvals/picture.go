@@ -16,8 +16,8 @@ const (
 	PictureHeight = 320
 	PictureBytes  = 64 << 10
 
-	maxPictureIn = 4 << 20 // bytes of one that is decoded at all
-	maxPixelsIn  = 4 << 20 // and pixels
+	maxPictureIn = 4 << 20   // bytes of one that is decoded at all
+	maxPixelsIn  = 4_000_000 // and pixels
 )
 
 var errPicture = errors.New("no picture that can be shown")

@@ -220,7 +220,7 @@ const withACP = plain + "[policy]\napprovals = [\"acp\"]\n"
 // askThere asks once the client of a run counts as somebody who is there.
 func askThere(t *testing.T, w *world, q browser.Question) (bool, error) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // that it counts has no event
 		allow, err := w.m.AskBrowser(t.Context(), q)
 		if !errors.Is(err, approvals.ErrNobody) || time.Now().After(deadline) {
 			return allow, err
