@@ -168,7 +168,14 @@ func (f *Forward) handler(transport http.RoundTripper) http.Handler {
 				r.Out.Header.Set("User-Agent", "") // and not Go's
 			}
 		},
-		Transport:     transport,
+		Transport: transport,
+		ModifyResponse: func(r *http.Response) error {
+			// Whoever knows the name reaches the port, so pages do not tell it to the sites that they load from.
+			if r.Header.Get("Referrer-Policy") == "" {
+				r.Header.Set("Referrer-Policy", "same-origin")
+			}
+			return nil
+		},
 		FlushInterval: -1, // what is sent event by event arrives so
 		ErrorLog:      log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {

@@ -188,6 +188,33 @@ func TestUpgrade(t *testing.T) {
 	<-ended
 }
 
+// A page does not tell the sites that it loads from where it is, unless its server wants that.
+func TestReferrer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/own" {
+			w.Header().Set("Referrer-Policy", "unsafe-url")
+		}
+	}))
+	defer server.Close()
+	f := serve(t, false, dialer(server.Listener.Addr().String()))
+	transport := &http.Transport{DisableKeepAlives: true}
+	for path, want := range map[string]string{"": "same-origin", "own": "unsafe-url"} {
+		req, err := http.NewRequest(http.MethodGet, "http://"+f.Address()+"/"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = strings.TrimSuffix(strings.TrimPrefix(f.URL(), "http://"), "/")
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if got := resp.Header.Get("Referrer-Policy"); got != want {
+			t.Errorf("%q: %q", path, got)
+		}
+	}
+}
+
 // A port that nobody listens on is told in the words of whoever tried.
 func TestNobody(t *testing.T) {
 	f := serve(t, false, func(context.Context) (duplex.Conn, error) {
