@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 type forwarded struct {
 	cmd  *exec.Cmd
 	done chan error
+	said *bytes.Buffer // on its standard error; whole after done
 }
 
 // cmdForward starts handler forward in the background, and sets NAME to where it listens as host:port, and NAME_URL to
@@ -30,12 +32,12 @@ func cmdForward(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: forward NAME RUN PORT [FLAG…]")
 	}
 	cmd := exec.Command(filepath.Join(of(ts).bin, "handler"), append([]string{"forward", "--json"}, args[1:]...)...)
-	cmd.Env, cmd.Dir, cmd.Stderr = scriptEnv(ts), ts.MkAbs("."), ts.Stderr()
+	f := &forwarded{cmd, make(chan error, 1), new(bytes.Buffer)}
+	cmd.Env, cmd.Dir, cmd.Stderr = scriptEnv(ts), ts.MkAbs("."), f.said
 	out, err := cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(cmd.Start())
 	line, err := bufio.NewReader(out).ReadBytes('\n')
-	f := &forwarded{cmd, make(chan error, 1)}
 	go func() { f.done <- cmd.Wait() }()
 	var said struct{ URL, Address string }
 	if err == nil {
@@ -54,7 +56,8 @@ func cmdForward(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0]+"_URL", said.URL)
 }
 
-// cmdForwardEnds waits until a forward has ended by itself, or ends it as Ctrl-C does; its exit code must be 0.
+// cmdForwardEnds waits until a forward has ended by itself, or ends it as Ctrl-C does; its exit code must be 0. What it
+// said on its standard error is this command's.
 func cmdForwardEnds(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 || of(ts).forwards[args[0]] == nil || len(args) == 2 && args[1] != "INT" || len(args) > 2 {
 		ts.Fatalf("usage: forward-ends NAME [INT], for a NAME of forward")
@@ -65,6 +68,7 @@ func cmdForwardEnds(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	select {
 	case err := <-f.done:
+		_, _ = ts.Stderr().Write(f.said.Bytes())
 		ts.Check(err)
 	case <-time.After(stopBound):
 		ts.Fatalf("it has not ended in %v", stopBound)
