@@ -38,7 +38,7 @@ func (s *Server) ask(ctx context.Context, d *destination, v policy.Verdict) (pol
 func (s *Server) track(d destination, conn net.Conn) (done func()) {
 	s.mu.Lock()
 	s.open[conn] = d
-	if s.closed {
+	if s.closed || s.pauses.Load() != d.pause {
 		conn.Close()
 	}
 	s.mu.Unlock()

@@ -50,7 +50,8 @@ type client struct {
 	head  []byte    // read and not yet given to net/http
 	until time.Time // when the first header must be there, as net/http is to know once
 
-	hijacked bool // protected by Server.mu; taken over from net/http by a tunnel or an upgrade
+	hijacked bool   // protected by Server.mu; taken over from net/http by a tunnel or an upgrade
+	giveUp   func() // protected by Server.mu; ends the reaching of a tunnel's destination; nil where none is reached
 }
 
 // growStack makes room on a new goroutine's stack at once. Growing it step by step, when it is deep, was a tenth of what

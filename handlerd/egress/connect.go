@@ -134,6 +134,9 @@ func refuseTarget(err error) *failure {
 func (s *Server) openTunnel(c *client, req connectRequest, early []byte) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
+	s.mu.Lock()
+	c.giveUp = cancel
+	s.mu.Unlock()
 	stop := watchClient(c.Conn, cancel)
 	up, f := s.reach(ctx, &req.dest)
 	stop()

@@ -89,6 +89,7 @@ type destination struct {
 	asked bool         // a person let it out, and no rule did
 	addrs []netip.Addr // what it resolved to
 	seen  uint64       // which state of the rules it was (Server.rechecks)
+	pause uint64       // how often it had been paused (Server.pauses)
 }
 
 // String gives host:port as a person writes it.
@@ -123,6 +124,10 @@ const (
 
 // reach judges, resolves, classifies and connects (D.2). The connection is to one of the addresses judged.
 func (s *Server) reach(ctx context.Context, d *destination) (net.Conn, *failure) {
+	d.pause = s.pauses.Load()
+	if f := s.still(*d); f != nil {
+		return nil, f
+	}
 	d.seen = s.rechecks.Load() // before the rules are read, so that a later change is noticed
 	rules := s.opt.Rules()
 	if d.up == nil {

@@ -41,6 +41,11 @@ type Options struct {
 	// RootCAs verify the upstreams' certificates. If nil, the system's.
 	RootCAs *x509.CertPool
 
+	// Local gives what Handler itself answers to plain http requests for a host, by its canonical name, on port 80: no
+	// rule is asked and nothing is looked up or dialled, and the host is reached in no other way. nil for a host that
+	// is on the network. It must be safe for concurrent use. If nil, no host is local.
+	Local func(host string) http.Handler
+
 	// Resolver looks names up. If nil, the system's resolver, with no search list for names that have a dot.
 	Resolver Resolver
 	// Dialer connects to addresses. If nil, TCP.
@@ -130,6 +135,8 @@ type Server struct {
 	upstreams map[string]*upstream
 	counters  counters
 	rechecks  atomic.Uint64 // how often the rules have changed
+	pauses    atomic.Uint64 // how often Pause was called
+	paused    atomic.Pointer[policy.Verdict]
 	buffers   buffers
 	away      chan struct{} // places for answers to clients for which there is no room
 
@@ -156,6 +163,9 @@ func New(opt Options) (*Server, error) {
 	}
 	if opt.Dialer == nil {
 		opt.Dialer = tcpDialer{}
+	}
+	if opt.Local == nil {
+		opt.Local = func(string) http.Handler { return nil }
 	}
 	if opt.OwnListeners == nil {
 		opt.OwnListeners = func() []netip.AddrPort { return nil }

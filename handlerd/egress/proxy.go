@@ -58,6 +58,10 @@ func (s *Server) serveForward(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, destination{method: r.Method}, refuseTarget(err))
 		return
 	}
+	if h := s.opt.Local(d.host); h != nil && d.port == 80 {
+		s.serveLocal(w, r, d, h)
+		return
+	}
 	if f := overridden(d, s.opt.Rules(), r.Header); f != nil {
 		s.fail(w, r, d, f)
 		return
