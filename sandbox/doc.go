@@ -51,6 +51,8 @@ const (
 	// LabelOwner tells the daemon's installation (a digest of its state folder), so that two daemons of one
 	// user never sweep each other.
 	LabelOwner = "io.handlerd.owner"
+	// LabelPart says what of its run a container is, where it is not the agent's own sandbox: PartBrowser.
+	LabelPart = "io.handlerd.part"
 	// LabelAgent holds the agent's name.
 	LabelAgent = "io.handlerd.agent"
 	// LabelRecipe holds the digest of what an image was built from, so that a stale image is noticed.
@@ -58,3 +60,6 @@ const (
 	// LabelKind is "toolbox", "harness" or "addon", on an image.
 	LabelKind = "io.handlerd.kind"
 )
+
+// PartBrowser is the LabelPart of a guarded browser's worker (contract F).
+const PartBrowser = "browser"

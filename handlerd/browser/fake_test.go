@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +19,12 @@ import (
 	"github.com/handlerd/handler/handlerd/artifacts"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		unbuild()
+		os.Exit(code)
+	}))
+}
 
 // A fakePage is a page as the fake browser shows it.
 type fakePage struct {

@@ -5,7 +5,7 @@ import "time"
 // Bounds of a worker, whatever its launcher and its session say (F.8). MaxWorkerResult is one too.
 const (
 	WorkerMemory    = 2 << 30   // bytes of the whole tree, tmpfs counted in
-	WorkerStorage   = 256 << 20 // bytes of WorkerFiles: downloads, PDFs, uploads
+	WorkerStorage   = 512 << 20 // bytes of WorkerFiles: downloads, PDFs, uploads
 	WorkerTmp       = 512 << 20 // bytes of /tmp: the browser's profile and its shared memory
 	WorkerHome      = 64 << 20
 	WorkerShm       = 64 << 20

@@ -59,6 +59,14 @@ func (e *FileTooLargeError) Error() string {
 	return shorten(e.Name, 200) + " is larger than " + sizeText(e.Limit)
 }
 
+// An IsolationError says that Chromium could not isolate its own processes. That is never passed over (A.7): the worker
+// ends, and so does every next one until the machine is mended.
+type IsolationError struct{ Said string }
+
+func (e *IsolationError) Error() string {
+	return "Chromium's own sandbox does not work here, and a guarded browser never runs without it (A.7): handler doctor says what is missing; it said: " + e.Said
+}
+
 // A Launcher starts workers. The daemon's main makes one over the sandbox driver. How long a worker lives, and how many
 // there are, is the Browser's to say; what one may use (memory, temporary storage, processes) is the launcher's.
 type Launcher interface {

@@ -32,11 +32,16 @@ export function settings(env) {
   const size = env.HANDLER_SETTING_VIEWPORT || '1280x720';
   const match = size.match(/^(\d{2,4})x(\d{2,4})$/);
   if (!match) throw new Refusal(`setting viewport is ${JSON.stringify(size)}; write WIDTHxHEIGHT, such as 1280x720`);
+  const files = env.HANDLER_BROWSER_FILES || '';
+  const chromiumSandbox = choice(env, 'HANDLER_CHROMIUM_SANDBOX', ['on', 'off'], 'on') === 'on';
+  if (files !== '' && !isAbsolute(files)) throw new Refusal('HANDLER_BROWSER_FILES is not an absolute path');
+  if (files !== '' && !chromiumSandbox) throw new Refusal('the guarded browser never runs without the browser\'s own sandbox');
   return {
+    files,
     display: headless === '1' ? '' : display(env),
     viewport: { width: Number(match[1]), height: Number(match[2]) },
     snapshot: choice(env, 'HANDLER_SETTING_SNAPSHOT', ['full', 'none'], 'full'),
-    chromiumSandbox: choice(env, 'HANDLER_CHROMIUM_SANDBOX', ['on', 'off'], 'on') === 'on',
+    chromiumSandbox,
     storageState: env.HANDLER_SECRET_STORAGE_STATE || '',
     proxy: env.HTTPS_PROXY || env.https_proxy || env.HTTP_PROXY || env.http_proxy || '',
     noProxy: env.NO_PROXY ?? env.no_proxy ?? '',
@@ -77,10 +82,15 @@ export function config(set, dirs, storageState) {
   }
   const contextOptions = { viewport: headed ? null : set.viewport };
   if (storageState !== '') contextOptions.storageState = storageState;
+  // A guarded browser (handlerd/browser): its files lie where handlerd takes them, each download once while it is on
+  // its way and once when it is whole; and how long it lives is handlerd's to say.
+  const guarded = set.files === '' ? {} : { capabilities: ['pdf'], timeouts: { idle: 0 } };
+  if (set.files !== '') launchOptions.downloadsPath = dirs.downloads;
   return {
+    ...guarded,
     browser: { browserName: 'chromium', isolated: true, launchOptions, contextOptions },
     outputDir: dirs.output,
-    outputMaxSize: 200_000_000,
+    outputMaxSize: set.files === '' ? 200_000_000 : 100_000_000,
     filePaths: 'absolute',
     codegen: 'none',
     webmcp: false,

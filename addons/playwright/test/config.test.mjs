@@ -66,3 +66,18 @@ test('values that are not known are refused', () => {
   ]) assert.throws(() => settings(env), Refusal, JSON.stringify(env));
   assert.equal(settings({ HANDLER_CHROMIUM_SANDBOX: 'off' }).chromiumSandbox, false);
 });
+
+test('a guarded browser keeps its files where handlerd takes them, makes PDFs and is never without its sandbox', () => {
+  const env = { HANDLER_BROWSER_FILES: '/run/files', HTTPS_PROXY: 'http://127.0.0.1:3128', NO_PROXY: '' };
+  const made = config(settings(env), { ...dirs, output: '/run/files/out', downloads: '/run/files/downloads' }, '');
+  assert.deepEqual(made.capabilities, ['pdf']);
+  assert.deepEqual(made.timeouts, { idle: 0 });
+  assert.equal(made.outputDir, '/run/files/out');
+  assert.equal(made.browser.launchOptions.downloadsPath, '/run/files/downloads');
+  assert.equal(made.browser.launchOptions.chromiumSandbox, true);
+  // Loopback goes to the proxy too.
+  assert.equal(made.browser.launchOptions.proxy.bypass, '<-loopback>');
+  assert.throws(() => settings({ ...env, HANDLER_CHROMIUM_SANDBOX: 'off' }), Refusal);
+  assert.throws(() => settings({ HANDLER_BROWSER_FILES: 'files' }), Refusal);
+  assert.equal(config(settings({}), dirs, '').capabilities, undefined);
+});

@@ -1,0 +1,231 @@
+package browser
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// Times and bounds of the connection to playwright-mcp.
+const (
+	wireWrite = 10 * time.Second // for it to take one message
+	wireLeave = time.Second      // to finish a message whose caller has gone
+	wireNoise = 100              // lines that are no messages
+)
+
+// A wireError is why we ended the connection ourselves.
+type wireError struct{ text string }
+
+func (e *wireError) Error() string { return e.text }
+
+// A wire is mcp-go's connection to playwright-mcp: one JSON message a line. mcp-go's own has no bound on a line, and a
+// write of its cannot be given up. What comes is a sandbox's: it may be anything.
+type wire struct {
+	conn    net.Conn
+	writing chan struct{} // holds one token while somebody writes
+	asked   chan struct{} // one for each question of playwright-mcp's that is being answered
+
+	mu      sync.Mutex
+	waiting map[string]chan *transport.JSONRPCResponse // by request id; protected by mu
+	err     error                                      // why it ended; set before done is closed
+	done    chan struct{}
+	once    sync.Once
+	reader  sync.WaitGroup
+}
+
+var _ transport.Interface = (*wire)(nil)
+
+func newWire(conn net.Conn) *wire {
+	return &wire{conn: conn, writing: make(chan struct{}, 1), asked: make(chan struct{}, 4),
+		waiting: map[string]chan *transport.JSONRPCResponse{}, done: make(chan struct{})}
+}
+
+// Start reads until the connection ends.
+func (w *wire) Start(context.Context) error {
+	w.reader.Go(func() { w.end(w.read()) })
+	return nil
+}
+
+// Close ends the connection and returns when nothing of it is left. It is idempotent.
+func (w *wire) Close() error {
+	w.end(transport.ErrTransportClosed)
+	w.reader.Wait()
+	return nil
+}
+
+// GetSessionId is "": there are no sessions on a stream.
+func (w *wire) GetSessionId() string { return "" }
+
+// SetNotificationHandler does nothing: what playwright-mcp tells unasked is of no use, and a page may have caused it.
+func (w *wire) SetNotificationHandler(func(mcp.JSONRPCNotification)) {}
+
+func (w *wire) end(err error) {
+	w.once.Do(func() {
+		w.mu.Lock()
+		w.err = err
+		w.mu.Unlock()
+		close(w.done)
+		w.conn.Close()
+	})
+}
+
+// why gives the reason of the end.
+func (w *wire) why() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// SendRequest sends a request and waits for its answer.
+func (w *wire) SendRequest(ctx context.Context, req transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+	id := req.ID.String()
+	answer := make(chan *transport.JSONRPCResponse, 1)
+	w.mu.Lock()
+	w.waiting[id] = answer
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		delete(w.waiting, id)
+		w.mu.Unlock()
+	}()
+	if err := w.send(ctx, req); err != nil {
+		return nil, err
+	}
+	select {
+	case r := <-answer:
+		return r, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-w.done:
+		select {
+		case r := <-answer: // the last it said
+			return r, nil
+		default:
+			return nil, w.why()
+		}
+	}
+}
+
+// SendNotification sends a notification.
+func (w *wire) SendNotification(ctx context.Context, n mcp.JSONRPCNotification) error {
+	return w.send(ctx, n)
+}
+
+// send writes one message. A message that is written in part ends the connection: nothing could follow it.
+func (w *wire) send(ctx context.Context, message any) error {
+	line, err := json.Marshal(message)
+	if err != nil {
+		return fmt.Errorf("the message cannot be written: %w", err)
+	}
+	if len(line) > WorkerRequest {
+		return fmt.Errorf("the arguments are longer than %s", sizeText(WorkerRequest))
+	}
+	select {
+	case w.writing <- struct{}{}:
+		defer func() { <-w.writing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.done:
+		return w.why()
+	}
+	w.conn.SetWriteDeadline(time.Now().Add(wireWrite))
+	stop := context.AfterFunc(ctx, func() { w.conn.SetWriteDeadline(time.Now().Add(wireLeave)) })
+	defer stop()
+	if _, err := w.conn.Write(append(line, '\n')); err != nil {
+		w.end(&wireError{"playwright-mcp takes no messages"})
+		return w.why()
+	}
+	return nil
+}
+
+// read passes answers on until the connection ends, and says why it did.
+func (w *wire) read() error {
+	r := bufio.NewReaderSize(w.conn, 64<<10)
+	noise := 0
+	for {
+		line, err := wireLine(r)
+		if err != nil {
+			return err
+		}
+		if len(line) == 0 {
+			continue
+		}
+		if !w.take(line) {
+			if noise++; noise > wireNoise {
+				return &wireError{"playwright-mcp writes what is no message"}
+			}
+		}
+	}
+}
+
+// take passes one message on; false if it is none.
+func (w *wire) take(line []byte) bool {
+	var m struct {
+		transport.JSONRPCResponse
+		Method string `json:"method"`
+	}
+	if json.Unmarshal(line, &m) != nil {
+		return false
+	}
+	if m.Method != "" {
+		if m.ID.IsNil() {
+			return true
+		}
+		select { // a question is answered beside, so that reading goes on; whoever asks too many gets no answer
+		case w.asked <- struct{}{}:
+			w.reader.Go(func() {
+				defer func() { <-w.asked }()
+				w.decline(m.ID, m.Method)
+			})
+		default:
+		}
+		return true
+	}
+	w.mu.Lock()
+	answer := w.waiting[m.ID.String()]
+	delete(w.waiting, m.ID.String())
+	w.mu.Unlock()
+	if answer != nil {
+		answer <- &m.JSONRPCResponse // it has room for the one there is
+	}
+	return true
+}
+
+// decline answers what playwright-mcp asks of us: a ping, and nothing else.
+func (w *wire) decline(id mcp.RequestId, method string) {
+	answer := transport.NewJSONRPCErrorResponse(id, mcp.METHOD_NOT_FOUND, "there is no such method here", nil)
+	if method == string(mcp.MethodPing) {
+		answer = transport.NewJSONRPCResultResponse(id, json.RawMessage("{}"))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), wireWrite)
+	defer cancel()
+	_ = w.send(ctx, answer) // a connection that takes no answer is ended by send
+}
+
+// wireLine reads one line without its end, of at most MaxWorkerResult bytes and a little more for its envelope.
+func wireLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) > MaxWorkerResult+1<<10 {
+			return nil, &wireError{"playwright-mcp gave a result of more than " + sizeText(MaxWorkerResult)}
+		}
+		line = append(line, part...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return bytes.TrimRight(line, "\r\n"), nil
+	}
+}
