@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/handlerd/handler/cmd/handler/internal/runner"
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/fault"
 )
@@ -51,8 +52,11 @@ func newApprovals(u *ui) *cobra.Command {
 	cmd := group("approvals", "Answer what Handler asks you: what an agent wants and no rule decides",
 		newApprovalsList(u), newApprovalsShow(u), newApprovalsAnswer(u, true), newApprovalsAnswer(u, false), newApprovalsWatch(u))
 	cmd.Long = `An agent with unknown = "ask" (handler agent edit AGENT --unknown ask) has its connections to hosts that no rule
-names held for 60 s while you are asked: here, and on the terminal of handler run. You are only asked while somebody is
-there to be: while handler approvals watch runs, or the run's own terminal is open. Without, they are refused at once.
+names held for 60 s while you are asked, and one that acts on web pages with the guarded browser waits for 2 minutes: here,
+and on the terminal of handler run. You are only asked while somebody is there to be: while handler approvals watch runs,
+or the run's own terminal is open. Without, it is refused at once.
+
+Every click and everything typed on a page that is not your own is a question of its own, answered for that once.
 
 An id is accepted by its beginning.`
 	cmd.Example = "  handler approvals\n  handler approvals watch\n  handler approvals approve 3f9k --run"
@@ -105,7 +109,7 @@ func newApprovalsShow(u *ui) *cobra.Command {
 		Use: "show ID", Short: "Show a question whole", Args: usageArgs(cobra.ExactArgs(1)),
 		Example: "  handler approvals show 3f9k",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, _, err := u.connect(cmd.Context())
+			c, d, err := u.connect(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -113,19 +117,31 @@ func newApprovalsShow(u *ui) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return u.result(a, func(w io.Writer) error { return printApproval(w, a) })
+			return u.result(a, func(w io.Writer) error {
+				if err := printApproval(w, a); err != nil {
+					return err
+				}
+				_, err := io.WriteString(w, u.pictureText(cmd.Context(), c, d, a, u.out))
+				return err
+			})
 		},
 	}
 }
 
 func printApproval(w io.Writer, a types.Approval) error {
-	waiting := "1 connection waits"
-	if a.Waiting != 1 {
-		waiting = fmt.Sprintf("%d connections wait", a.Waiting)
+	waiting := ""
+	if a.Kind == types.ApprovalNetwork {
+		waiting = " · " + plural(a.Waiting, "connection") + map[bool]string{true: " waits", false: " wait"}[a.Waiting == 1]
 	}
-	id := shortID(a.ID)
-	_, err := fmt.Fprintf(w, "? %s\n  run %s · %s · asked %s · refused in %s\n  %s\n  handler approvals approve %s [--once|--run|--always]\n  handler approvals deny %s [--once|--run|--always]\n",
-		plain(a.Text), a.Run, waiting, ago(a.Asked), left(a.Expires), plain(a.Detail), id, id)
+	id, scopes, picture := shortID(a.ID), "", ""
+	if len(a.Scopes) > 1 {
+		scopes = " [--" + plain(strings.Join(a.Scopes, "|--")) + "]"
+	}
+	if a.Browser != nil && a.Browser.Picture != nil {
+		picture = "  handler approvals show " + id + " (with a picture of it)\n"
+	}
+	_, err := fmt.Fprintf(w, "? %s\n  run %s%s · asked %s · refused in %s\n  %s\n%s  handler approvals approve %s%s\n  handler approvals deny %s%s\n",
+		plain(a.Text), a.Run, waiting, ago(a.Asked), left(a.Expires), strings.Join(runner.Details(a), "\n  "), picture, id, scopes, id, scopes)
 	return err
 }
 
@@ -170,6 +186,9 @@ func answered(done types.ApprovalDone) string {
 	held := map[string]string{
 		types.ScopeOnce: "once", types.ScopeRun: "for run " + done.Approval.Run, types.ScopeAlways: "always",
 	}[done.Answer.Scope]
+	if len(done.Approval.Scopes) == 1 {
+		held = "this once"
+	}
 	text := fmt.Sprintf("%s %s for agent %s, %s", verb, plain(done.Approval.Subject), done.Approval.Agent, held)
 	if done.Note != "" {
 		text += ": " + plain(done.Note)
@@ -182,7 +201,8 @@ func newApprovalsWatch(u *ui) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "watch", Short: "Be there to be asked: print questions as they come, until Ctrl-C", Args: usageArgs(cobra.NoArgs),
 		Long: `Prints what Handler asks, with the commands that answer it, and how each question ends. While it runs, somebody
-counts as being there: connections to hosts that no rule names are held for you instead of refused.`,
+counts as being there: connections to hosts that no rule names, and what an agent does on web pages, wait for you instead
+of being refused.`,
 		Example: "  handler approvals watch\n  handler approvals watch --run k3f9\n  handler approvals watch --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := u.connect(cmd.Context())

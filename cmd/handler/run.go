@@ -93,6 +93,7 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 			return c.WatchApprovals(ctx, stream.RunID, each)
 		},
 		Answer:    c.Answer,
+		Picture:   func(ctx context.Context, a types.Approval) string { return u.pictureText(ctx, c, d, a, u.errout) },
 		LoginHint: u.loginHint(agent),
 		Kept:      keptAs(c, stream.RunID), Home: d.Home, Interrupt: interrupt,
 		Summary: func(runner.Outcome) []string { return u.summary(ctx, c, stream.RunID) },

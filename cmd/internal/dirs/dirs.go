@@ -16,6 +16,7 @@ type Dirs struct {
 	Config string // ~/.config/handler: TOML
 	State  string // ~/.local/state/handler: audit, artifacts, logs, agents' state
 	Data   string // ~/.local/share/handler: the podman storage
+	Cache  string // ~/.cache/handler: what can be lost
 	Run    string // $XDG_RUNTIME_DIR/handler: sockets, runs
 	XDGRun string // $XDG_RUNTIME_DIR
 }
@@ -63,6 +64,7 @@ func Find(getenv func(string) string) (Dirs, error) {
 		Config: base("XDG_CONFIG_HOME", ".config"),
 		State:  base("XDG_STATE_HOME", ".local/state"),
 		Data:   base("XDG_DATA_HOME", ".local/share"),
+		Cache:  base("XDG_CACHE_HOME", ".cache"),
 		Run:    filepath.Join(run, "handler"),
 		XDGRun: run,
 	}, nil

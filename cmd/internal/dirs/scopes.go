@@ -19,7 +19,7 @@ func (d Dirs) Scopes() (scopes.Config, error) {
 	}
 	return scopes.Config{
 		Home:    d.Home,
-		Handler: []string{d.Config, d.State, d.Data, d.Run},
+		Handler: []string{d.Config, d.State, d.Data, d.Cache, d.Run},
 		Engine:  []string{filepath.Join(d.Home, ".local/share/containers"), filepath.Join(d.XDGRun, "containers")},
 		Runtime: d.XDGRun, Protect: now.Protect.Paths, Allow: now.Protect.Allowed,
 	}, nil

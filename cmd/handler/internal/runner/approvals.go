@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +24,6 @@ const (
 
 // answerLimit bounds how long the daemon may take to make an answer true.
 const answerLimit = 15 * time.Second
-
-// questionNetwork names Handler's own questions about destinations in events.
-const questionNetwork = "network"
 
 // An endedError is why a question's dialogue is over: what became of the question elsewhere.
 type endedError struct{ event types.ApprovalEvent }
@@ -73,7 +71,7 @@ func (r *run) watchApprovals(ctx context.Context) {
 			return nil
 		})
 		if err != nil && ctx.Err() == nil {
-			r.remark("you are no longer asked about destinations, which are refused instead: " + Line(err.Error()))
+			r.remark("you are no longer asked what Handler asks, which is refused instead: " + Line(err.Error()))
 		}
 	})
 	select {
@@ -113,15 +111,18 @@ func scopeChoices(a types.Approval) []scopeChoice {
 
 // approve asks one question and answers it; or says what became of it elsewhere.
 func (r *run) approve(ctx context.Context, a types.Approval) error {
-	e := event{Event: evQuestion, Name: questionNetwork, Detail: a.Subject, Answer: "cancelled", By: byNobody}
+	e := event{Event: evQuestion, Name: cmp.Or(a.Kind, types.ApprovalNetwork), Detail: a.Subject, Answer: "cancelled", By: byNobody}
 	list := scopeChoices(a)
 	var labels []string
 	for _, c := range list {
 		labels = append(labels, c.label)
 	}
 	keys := "  " + strings.Join(labels, "  ") + " "
-	question := fmt.Sprintf("? %s  (refused in %d s)\n    %s\n%s", Line(a.Text), max(0, int(time.Until(a.Expires).Seconds())), Line(a.Detail), keys)
+	question := fmt.Sprintf("? %s  (refused in %d s)\n%s\n%s", Line(a.Text), max(0, int(time.Until(a.Expires).Seconds())), indented(Details(a), "    "), keys)
 	err := r.dialogue(ctx, func(ctx context.Context) error {
+		if r.opts.Picture != nil && a.Browser != nil && a.Browser.Picture != nil {
+			r.term.say(r.opts.Picture(ctx, a))
+		}
 		for {
 			line, err := r.term.ask(ctx, question)
 			if err != nil {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/handlerd/handler/handlerd/acp/jsonrpc"
 	"github.com/handlerd/handler/handlerd/api/types"
 )
@@ -258,7 +260,82 @@ func TestAnswerNotTaken(t *testing.T) {
 	})
 	turn := func(*scripted) (string, error) { <-over; return jsonrpc.StopEndTurn, nil }
 	_, text, err := play(t, Options{Terminal: true, Watch: watch, Answer: d.answer, Stderr: screen, Stdout: stdout}, &scripted{}, turn, "y")
-	if err != nil || !strings.Contains(text, "you are no longer asked about destinations, which are refused instead: handlerd has ended") {
+	if err != nil || !strings.Contains(text, "you are no longer asked what Handler asks, which is refused instead: handlerd has ended") {
 		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// browserQuestion is one about a click, with what a hostile page would have in it.
+func browserQuestion(id string) types.Approval {
+	return types.Approval{
+		ID: id, Kind: types.ApprovalBrowser, Run: "k3f9", Agent: "web", Subject: "browser_click on https://xn--pple-43d.com",
+		Text: `web wants to act on https://xn--pple-43d.com: click "Buy" (button)`, Detail: "this, once: if anything of it has changed when you answer, it is not done",
+		Scopes: []string{types.ScopeOnce}, Expires: time.Now().Add(time.Minute),
+		Browser: &types.BrowserApproval{
+			Tool: "browser_click", Action: "click", Title: `x" (button)`, Says: "sure?\x1b[2J", Digest: "00",
+			Pages: []types.BrowserPlace{{Site: "https://xn--pple-43d.com", URL: "https://xn--pple-43d.com/\u202e"}}, Frame: &types.BrowserPlace{Site: "https://f.example", URL: "https://f.example/in"},
+			Elements: []types.BrowserElement{{Role: "button", Name: "Buy"}, {Role: "textbox", Name: "Name"}}, Values: []string{"a", "b"},
+			Targets: []types.BrowserPlace{{Site: "https://to.example", URL: "https://to.example/x"}}, More: 3, Picture: &types.BrowserPicture{Width: 10, Height: 5, Bytes: 100},
+		},
+	}
+}
+
+func TestDetails(t *testing.T) {
+	want := `site      https://xn--pple-43d.com (xn--… stands for other letters than it may look like)
+page      https://xn--pple-43d.com/<U+202E>
+titled    "x' (button)"
+in frame  https://f.example
+          https://f.example/in
+element   "Buy" (button)
+value     "a"
+element   "Name" (textbox)
+value     "b"
+it says   "sure?␛[2J"
+leads to  https://to.example
+          https://to.example/x
+          and 3 more of these, which are not shown
+this, once: if anything of it has changed when you answer, it is not done`
+	if diff := cmp.Diff(want, strings.Join(Details(browserQuestion("x")), "\n")); diff != "" {
+		t.Error(diff)
+	}
+	if got := Details(question("new")); len(got) != 1 || got[0] != "for this run, or always: new" {
+		t.Errorf("%q", got)
+	}
+	a := browserQuestion("x")
+	a.Browser.Values = a.Browser.Values[:1]
+	if got := strings.Join(Details(a), "\n"); !strings.Contains(got, "\"Name\" (textbox)\nvalue     \"a\"\n") {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestBrowserQuestions takes a yes or a no, for once; --yes is none.
+func TestBrowserQuestions(t *testing.T) {
+	for typed, allow := range map[string]bool{"y": true, "n": false} {
+		d := newDesk()
+		asked := make(chan string, 4)
+		screen := &typist{asked: func(q string) { asked <- q }}
+		turn := func(*scripted) (string, error) {
+			a := browserQuestion("new")
+			d.events <- types.ApprovalEvent{State: types.ApprovalAsked, Approval: &a}
+			for range 3 { // neither "r" nor "always" is an answer to it
+				<-asked
+			}
+			for len(d.given()) == 0 {
+				time.Sleep(time.Millisecond) // the answer has no event of its own for the agent
+			}
+			return jsonrpc.StopEndTurn, nil
+		}
+		shown := func(_ context.Context, a types.Approval) string { return "picture of " + a.ID + "\n" }
+		_, text, err := play(t, Options{Terminal: true, Yes: true, Watch: d.watch, Answer: d.answer, Picture: shown, Stderr: screen}, &scripted{}, turn, "r", "always", typed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := types.ApprovalAnswer{Allow: allow, Scope: types.ScopeOnce, By: "terminal of handler run"}
+		if got := d.given(); len(got) != 1 || got[0] != want {
+			t.Errorf("%+v", got)
+		}
+		if !strings.Contains(text, "picture of new\n? web wants to act on") || !strings.Contains(text, "\n  [y]es, once  [n]o ") || strings.Contains(text, "\x1b") {
+			t.Errorf("the screen shows\n%s", text)
+		}
 	}
 }

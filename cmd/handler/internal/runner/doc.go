@@ -23,7 +23,8 @@
 //	                                                          or the agent's rule: "agent web: answers[0]";
 //	                                                          name "network" is Handler's own question about the
 //	                                                          destination in detail: answer also allow_run,
-//	                                                          reject_run; by also elsewhere
+//	                                                          reject_run; by also elsewhere; name "browser" is
+//	                                                          Handler's own about the tool and site in detail
 //	{"event":"notice","severity","text"}                      what the agent or we remark; severity: info, warning, error
 //	{"event":"done","run","status","stop_reason","seconds","tool_calls","refused","images","error":{"message","code","rule","reason","hint"}}
 //

@@ -58,6 +58,9 @@ type Options struct {
 	// agent's questions and never these.
 	Watch  func(ctx context.Context, each func(types.ApprovalEvent) error) error
 	Answer func(ctx context.Context, id string, a types.ApprovalAnswer) (types.ApprovalDone, error)
+	// Picture shows the picture of a question of Handler's own: what it gives is printed as it is, before the question.
+	// nil shows none.
+	Picture func(ctx context.Context, a types.Approval) string
 
 	// Interrupt gives the person's Ctrl-C. The first cancels the turn, the second ends Run; nil if there is none.
 	Interrupt <-chan os.Signal
