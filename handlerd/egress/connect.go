@@ -132,6 +132,10 @@ func refuseTarget(err error) *failure {
 // openTunnel reaches the destination, says so, and carries bytes until the tunnel ends; or answers why not. early is
 // what the client has sent together with its request.
 func (s *Server) openTunnel(c *client, req connectRequest, early []byte) {
+	if h := s.opt.Local(req.dest.host); h != nil && req.dest.port == 80 && s.paused.Load() == nil {
+		s.tunnelLocal(c, req.dest, h, early)
+		return
+	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	s.mu.Lock()

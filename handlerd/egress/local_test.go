@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,7 +31,7 @@ func TestLocal(t *testing.T) {
 		}
 	}
 	for _, request := range []string{
-		"CONNECT x.workspace.invalid:443 HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT x.workspace.invalid:80 HTTP/1.1\r\nHost: x\r\n\r\n",
+		"CONNECT x.workspace.invalid:443 HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT x.workspace.invalid:8080 HTTP/1.1\r\nHost: x\r\n\r\n",
 		"GET http://x.workspace.invalid:8080/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
 	} {
 		resp := w.raw(request)
@@ -93,4 +94,68 @@ func TestPause(t *testing.T) {
 	if _, err := io.ReadFull(abuf, make([]byte, 1)); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestLocalTunnel lets a tunnel to port 80 of a local host speak plain http with the handler, upgrades too, which is
+// how browsers open WebSockets; it ends with its client, with its handler, and by Pause.
+func TestLocalTunnel(t *testing.T) {
+	ended := make(chan error, 1)
+	w := newWorld(t, policy.Network{Agent: "web"}, func(o *Options) {
+		o.Local = func(host string) http.Handler {
+			if host != "x.workspace.invalid" {
+				return nil
+			}
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Upgrade") == "" {
+					fmt.Fprintf(w, "%s %s", r.Host, r.URL)
+					return
+				}
+				c, rw, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				fmt.Fprint(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+				_, err = io.Copy(c, rw)
+				ended <- err
+			})
+		}
+	})
+	conn, buf := w.tunnel("x.workspace.invalid:80")
+	fmt.Fprint(conn, "GET http://evil.example.org/a?b HTTP/1.1\r\nHost: evil.example.org\r\n\r\n")
+	resp, err := http.ReadResponse(buf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body := bodyOf(t, resp); body != "x.workspace.invalid /a?b" {
+		t.Errorf("%d %q", resp.StatusCode, body)
+	}
+	upgrade := func(conn io.Writer, buf *bufio.Reader) {
+		t.Helper()
+		fmt.Fprint(conn, "GET /ws HTTP/1.1\r\nHost: x.workspace.invalid\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		if resp, err := http.ReadResponse(buf, nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("%v %v", resp, err)
+		}
+		fmt.Fprint(conn, "ping")
+		got := make([]byte, 4)
+		if _, err := io.ReadFull(buf, got); err != nil || string(got) != "ping" {
+			t.Fatalf("%q %v", got, err)
+		}
+	}
+	upgrade(conn, buf)
+	conn.Close()
+	<-ended
+	conn, buf = w.tunnel("x.workspace.invalid:80")
+	upgrade(conn, buf)
+	w.server.Pause(policy.Verdict{Action: policy.Refuse, Rule: "F.2", Reason: "no turn"})
+	if _, err := buf.ReadByte(); err == nil {
+		t.Error("it goes on through Pause")
+	}
+	<-ended
+	resp = w.raw("CONNECT x.workspace.invalid:80 HTTP/1.1\r\nHost: x\r\n\r\n")
+	if body := bodyOf(t, resp); resp.StatusCode != 403 || !strings.Contains(body, "F.2") {
+		t.Errorf("paused: %d %s", resp.StatusCode, body)
+	}
+	w.waitOpen(0)
 }
