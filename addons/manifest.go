@@ -75,3 +75,6 @@ type MCP struct {
 	Command   []string `toml:"command"` // the first word is one of Commands
 	Placement string   `toml:"placement"`
 }
+
+// GuardedBrowser is the addon whose MCP server handlerd hosts where a binding says so: the browser (contract F).
+const GuardedBrowser = "playwright"

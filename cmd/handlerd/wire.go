@@ -17,6 +17,7 @@ import (
 	"github.com/handlerd/handler/handlerd/approvals"
 	"github.com/handlerd/handler/handlerd/artifacts"
 	"github.com/handlerd/handler/handlerd/audit"
+	"github.com/handlerd/handler/handlerd/browser"
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/display"
 	"github.com/handlerd/handler/handlerd/doctor"
@@ -41,6 +42,7 @@ type wired struct {
 	audit    *audit.Log
 	secrets  *secrets.Reader
 	runs     *sessions.Manager
+	browser  *browser.Browser
 
 	approvals *approvals.Queue
 	artifacts *artifacts.Store
@@ -204,7 +206,11 @@ func (w *wired) wireRuns() error {
 	if server, err := w.settings.Network.NameServer(); err == nil && server.IsValid() {
 		resolver = egress.DNSServer(server)
 	}
+	if err := w.wireBrowser(guest, resolver); err != nil {
+		return err
+	}
 	w.runs = sessions.New(sessions.Options{
+		Hosted: w.hosted, Version: version,
 		Resolver: resolver, Driver: w.driver,
 		Plan: w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
 		Scopes: w.dirs.Scopes, Approvals: w.approvals, SaveRule: w.catalog.SaveRule,

@@ -201,6 +201,26 @@ func (b *Browser) TurnStarted(run, session string) {
 // the next turn. A cancelled turn's browser is closed. It returns when that is done.
 func (b *Browser) TurnEnded(run, id string, cancelled bool) {
 	b.mu.Lock()
+	ending := b.turnOver(run, id, cancelled)
+	b.mu.Unlock()
+	if cancelled {
+		b.closeAll(ending, "its turn was cancelled")
+	}
+}
+
+// TurnCancelled is TurnEnded of a turn that was cancelled, for who cannot wait for a browser's end: authority and network
+// are gone when it returns, and the browser goes meanwhile.
+func (b *Browser) TurnCancelled(run, id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ending := b.turnOver(run, id, true)
+	if !b.closed {
+		b.wg.Go(func() { b.closeAll(ending, "its turn was cancelled") })
+	}
+}
+
+// turnOver takes a turn's authority and network away, and gives the sessions that it concerns. The caller holds mu.
+func (b *Browser) turnOver(run, id string, cancelled bool) []*session {
 	k := key{run, id}
 	if b.turns[k]--; b.turns[k] <= 0 {
 		delete(b.turns, k)
@@ -216,10 +236,7 @@ func (b *Browser) TurnEnded(run, id string, cancelled bool) {
 		}
 		ending = append(ending, s)
 	}
-	b.mu.Unlock()
-	if cancelled {
-		b.closeAll(ending, "its turn was cancelled")
-	}
+	return ending
 }
 
 // SessionClosed ends the browser of an ACP session, for good.

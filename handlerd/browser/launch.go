@@ -14,6 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/handlerd/handler/addons"
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/policy"
@@ -183,7 +184,7 @@ const (
 	workerOut = WorkerFiles + "/out" // where playwright-mcp writes
 	workerIn  = WorkerFiles + "/in"  // where uploads lie
 
-	addonDir = sandbox.AddonsTarget + "/playwright"
+	addonDir = sandbox.AddonsTarget + "/" + addons.GuardedBrowser
 )
 
 // sandboxSpec is a worker's sandbox: strict like every one, and with nothing of the agent in it.
@@ -201,7 +202,7 @@ func (w *worker) sandboxSpec(enforced sandbox.Enforced) sandbox.Spec {
 		Name:    "handler-" + owner[:min(8, len(owner))] + "-" + w.name,
 		Labels:  map[string]string{sandbox.LabelRun: w.spec.Run, sandbox.LabelAgent: w.spec.Agent, sandbox.LabelPart: sandbox.PartBrowser},
 		Image:   sandbox.ToolboxImage(""),
-		Images:  []sandbox.ImageMount{{Image: sandbox.AddonImage("playwright"), Target: addonDir}},
+		Images:  []sandbox.ImageMount{{Image: sandbox.AddonImage(addons.GuardedBrowser), Target: addonDir}},
 		Command: []string{addonDir + "/bin/playwright-mcp"},
 		Dir:     WorkerFiles,
 		Env: map[string]string{

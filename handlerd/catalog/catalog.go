@@ -184,6 +184,7 @@ func (c Catalog) render(a *agents.Agent, cwd string) (*render.Plan, error) {
 	}
 	plan, err := render.Render(render.Input{
 		Agent: a, Harness: h, Addons: all.List(), Skills: skills, Home: c.Home, Cwd: cwd, StateDir: c.State,
+		Hosted: []string{addons.GuardedBrowser},
 	})
 	if err != nil {
 		return nil, &fault.Fault{Kind: fault.Usage, Text: err.Error(), Err: err}

@@ -35,6 +35,7 @@ type HostedServer interface {
 // hosted is the MCP servers of a run that handlerd hosts; the zero value is a run without any.
 type hosted struct {
 	gateway *gateway.Gateway
+	run     HostedRun
 	servers []HostedServer
 
 	mu     sync.Mutex
@@ -54,6 +55,7 @@ func (r *Run) openHosted(_ context.Context, req types.RunRequest, _ *sandbox.Spe
 	}
 	r.hosted.tokens = map[string]string{}
 	run := HostedRun{ID: r.id, Agent: r.plan.Agent, Plan: r.plan, Unattended: req.Unattended || req.NeverAsk, ReadOnly: req.Answers == types.AnswersReads}
+	r.hosted.run = run
 	servers := map[string]gateway.Hosted{}
 	for _, h := range r.plan.Hosted {
 		filter := gateway.Filter{Allow: h.Allow, Deny: h.Deny}

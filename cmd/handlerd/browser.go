@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"github.com/handlerd/handler/addons"
+	"github.com/handlerd/handler/handlerd/acp"
+	"github.com/handlerd/handler/handlerd/artifacts"
+	"github.com/handlerd/handler/handlerd/browser"
+	"github.com/handlerd/handler/handlerd/egress"
+	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/handlerd/sessions"
+	"github.com/handlerd/handler/render"
+	"github.com/handlerd/handler/sandbox"
+)
+
+// The variables by which a person bounds the guarded browser.
+const (
+	envBrowserSessions = "HANDLER_BROWSER_MAX_SESSIONS"
+	envBrowserTabs     = "HANDLER_BROWSER_MAX_TABS"
+	envBrowserDenied   = "HANDLER_BROWSER_DENIED_HOSTS"
+)
+
+// countVariable reads a variable that is a number from 1 to most; 0 where it is not set.
+func countVariable(name string, most int) (int, error) {
+	text := os.Getenv(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, fault.New(fault.Usage, "export "+name+"="+strconv.Itoa(most), "%s is %q, and must be a number from 1 to %d", name, text, most)
+	}
+	return n, nil
+}
+
+// wireBrowser makes the guarded browser over w.runs, which is made after it.
+func (w *wired) wireBrowser(guest string, resolver egress.Resolver) error {
+	denied, err := browser.ParseDenied(os.Getenv(envBrowserDenied))
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "", envBrowserDenied)
+	}
+	var limits browser.Limits
+	if limits.Sessions, err = countVariable(envBrowserSessions, browser.MaxSessions); err != nil {
+		return err
+	}
+	if limits.Tabs, err = countVariable(envBrowserTabs, browser.MaxTabs); err != nil {
+		return err
+	}
+	log := w.log.With("part", "browser")
+	launcher := browser.NewLauncher(browser.SandboxOptions{
+		Driver:   w.driver,
+		Enforced: func(ctx context.Context) (sandbox.Enforced, error) { return w.runs.Enforced(ctx) },
+		Watch: func(ctx context.Context, id string, l sandbox.Limits, stop func(error)) {
+			sessions.WatchSandbox(ctx, w.driver, id, l, stop)
+		},
+		Owed:  func(id string, err error) { w.runs.Owe(id, err) },
+		Audit: func(run string, r egress.Record) { w.runs.BrowserRefused(run, r) },
+		Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), Guest: guest,
+		Denied: denied, Resolver: resolver, Logger: log,
+	})
+	var names lookup = &net.Resolver{PreferGo: true}
+	if resolver != nil {
+		names = resolver
+	}
+	w.browser, err = browser.New(browser.Options{
+		Launcher: launcher,
+		Policy:   func(run string) (browser.Policy, bool) { return w.runs.BrowserPolicy(run) },
+		Ask:      func(ctx context.Context, q browser.Question) (bool, error) { return w.runs.AskBrowser(ctx, q) },
+		Resolve: func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return names.LookupNetIP(ctx, "ip", host)
+		},
+		Hosts:     func(run, session string) (func(string) http.Handler, func()) { return w.runs.Previews(run, session) },
+		OpenFile:  func(run, path string) (browser.File, error) { return w.runs.OpenScopeFile(run, path) },
+		Artifacts: w.artifacts, Owner: artifacts.Principal(os.Getuid()), Limits: limits, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	w.closing(w.browser.Close)
+	return nil
+}
+
+// lookup is what a resolver of the landing check must be able to.
+type lookup interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// hosted makes a server that handlerd hosts for a run.
+func (w *wired) hosted(run sessions.HostedRun, h render.Hosted) (sessions.HostedServer, error) {
+	if h.Name != addons.GuardedBrowser {
+		return nil, fault.New(fault.Usage, "", "handlerd hosts no MCP server %s", h.Name)
+	}
+	return &hostedBrowser{Browser: w.browser, run: run.ID}, nil
+}
+
+// A hostedBrowser is the guarded browser as the server of one run.
+type hostedBrowser struct {
+	*browser.Browser
+	run  string
+	once sync.Once
+}
+
+// Event tells the browser of turns and sessions (F.2).
+func (b *hostedBrowser) Event(e acp.Event) {
+	switch e.Kind {
+	case acp.TurnStarted:
+		b.TurnStarted(b.run, e.Session)
+	case acp.TurnCancelled:
+		b.TurnCancelled(b.run, e.Session)
+	case acp.TurnEnded:
+		b.TurnEnded(b.run, e.Session, false)
+	case acp.SessionClosed:
+		b.SessionClosed(b.run, e.Session)
+	}
+}
+
+// Close ends the run's browsers, and not the Browser, which is the daemon's.
+func (b *hostedBrowser) Close() error {
+	b.once.Do(func() { b.RunEnded(b.run) })
+	return nil
+}
