@@ -3,6 +3,7 @@ package sessions
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/handlerd/handler/agents"
@@ -60,10 +61,13 @@ type memoryWatch struct {
 	known     bool
 	wrong     int // how often in a row the cheap number was at the limit and the exact one nowhere near
 	warnedFor map[string]time.Time
+	telling   sync.WaitGroup
+	oneTells  sync.Mutex
 }
 
-// run watches until ctx is done or a limit is met.
+// run watches until ctx is done or a limit is met, and returns when what it warned of is told.
 func (w *memoryWatch) run(ctx context.Context) {
+	defer w.telling.Wait()
 	w.warnedFor = map[string]time.Time{}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -153,7 +157,11 @@ func (w *memoryWatch) warnOnce(limit, text string) {
 		return
 	}
 	w.warnedFor[limit] = time.Now()
-	w.warn(text)
+	w.telling.Go(func() { // a disk that the agent keeps busy must not keep the watch from looking
+		w.oneTells.Lock()
+		defer w.oneTells.Unlock()
+		w.warn(text)
+	})
 }
 
 func endsAt(watched bool) string {
