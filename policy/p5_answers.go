@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -40,7 +41,7 @@ type Answers struct {
 }
 
 // An AnswerRule answers what it fits. Tool and Title are patterns in which "*" stands for any text; what is "" fits
-// everything. Tool is held against the tool's name, or the title where the agent gives no name.
+// everything. Tool is held against the tool's name; of a rule that denies also against the title of what has no name.
 type AnswerRule struct {
 	Tool   string `json:"tool,omitempty"`
 	Kind   string `json:"kind,omitempty"`
@@ -92,7 +93,7 @@ func (a *Answers) decide(agent string, p Permission, joined ToolCall, views []To
 	}
 	for i, rule := range a.Rules {
 		// All of the agent's words have to fit.
-		if rule.Answer == AnswerAllow && rule.fits(joined) && rule.fitsWhereSaid(views[0]) && rule.fitsWhereSaid(views[1]) {
+		if rule.Answer == AnswerAllow && rule.allows(views[0], views[1], joined) {
 			return true, fmt.Sprintf("agent %s: answers[%d]", agent, i)
 		}
 	}
@@ -158,22 +159,25 @@ func (a *Answered) Notice(method string, b []byte) []byte {
 	return []byte(out + `,"answer":` + string(rawjson.AppendString(nil, a.Answer)) + `,"by":` + string(rawjson.AppendString(nil, a.By)) + `}`)
 }
 
-// fits tells whether a rule is about a tool call.
+// fits tells whether a rule that denies is about a tool call. A title stands in for a name that is missing: it denies more.
 func (r AnswerRule) fits(t ToolCall) bool {
-	tool := t.Name
-	if tool == "" {
-		tool = t.Title
+	return (r.Kind == "" || r.Kind == t.Kind) && glob(r.Tool, cmp.Or(t.Name, t.Title)) && glob(r.Title, t.Title)
+}
+
+// allows tells whether a rule that allows is about a tool call: about what is asked together with what was said, and
+// about neither in words that it does not fit. A title, which may be any text, is never taken for a name; and a request
+// that contradicts what was announced is another call than the one that the rule may be about.
+func (r AnswerRule) allows(asked, said, joined ToolCall) bool {
+	if differ(asked, said) != (difference{}) || asked.Name != "" && said.Name != "" && asked.Name != said.Name {
+		return false
 	}
-	return (r.Kind == "" || r.Kind == t.Kind) && glob(r.Tool, tool) && glob(r.Title, t.Title)
+	return (r.Kind == "" || r.Kind == joined.Kind) && glob(r.Tool, joined.Name) && glob(r.Title, joined.Title) &&
+		r.fitsWhereSaid(asked) && r.fitsWhereSaid(said)
 }
 
 // fitsWhereSaid is fits for words of which some were not said.
 func (r AnswerRule) fitsWhereSaid(t ToolCall) bool {
-	tool := t.Name
-	if tool == "" {
-		tool = t.Title
-	}
-	return (t.Kind == "" || r.Kind == "" || r.Kind == t.Kind) && (tool == "" || glob(r.Tool, tool)) && (t.Title == "" || glob(r.Title, t.Title))
+	return (t.Kind == "" || r.Kind == "" || r.Kind == t.Kind) && (t.Name == "" || glob(r.Tool, t.Name)) && (t.Title == "" || glob(r.Title, t.Title))
 }
 
 // glob holds s against a pattern in which "*" is any text; "" fits everything. Case and runs of white space are folded,

@@ -119,7 +119,7 @@ func (r *run) approve(ctx context.Context, a types.Approval) error {
 	for _, c := range list {
 		labels = append(labels, c.label)
 	}
-	keys := "  " + strings.Join(labels, "  ") + " "
+	keys := "  " + strings.Join(labels, "  ") + thenEnter
 	question := fmt.Sprintf("? %s  (refused in %d s)\n    %s\n%s", Line(a.Text), max(0, int(time.Until(a.Expires).Seconds())), Line(a.Detail), keys)
 	err := r.dialogue(ctx, func(ctx context.Context) error {
 		for {

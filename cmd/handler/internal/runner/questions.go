@@ -144,6 +144,9 @@ func pick(options []jsonrpc.PermissionOption, kinds ...string) *jsonrpc.Permissi
 	return nil
 }
 
+// thenEnter ends the keys of a question: a terminal gives what was typed by the line.
+const thenEnter = ", then Enter "
+
 // A choice is one answer to a question at the terminal.
 type choice struct {
 	key, label string
@@ -183,7 +186,7 @@ func (r *run) askPermission(ctx context.Context, t *tool, options []jsonrpc.Perm
 	for _, c := range list {
 		labels = append(labels, c.label)
 	}
-	question := r.permissionText(t) + "   " + strings.Join(labels, "  ") + " "
+	question := r.permissionText(t) + "   " + strings.Join(labels, "  ") + thenEnter
 	var chosen *jsonrpc.PermissionOption
 	err := r.dialogue(ctx, func(ctx context.Context) error {
 		for {
@@ -198,7 +201,7 @@ func (r *run) askPermission(ctx context.Context, t *tool, options []jsonrpc.Perm
 					return nil
 				}
 			}
-			question = "  one of: " + strings.Join(labels, "  ") + " "
+			question = "  one of: " + strings.Join(labels, "  ") + thenEnter
 		}
 	})
 	return chosen, err

@@ -333,7 +333,7 @@ func TestPermissions(t *testing.T) {
 		refused       int
 		shows         string
 	}{
-		{"yes", Options{Terminal: true}, "execute", allOptions, []string{"y"}, "1", 0, "? web wants to use  playwright: browser_click  \"Order\"\n    element: Order\n    target: e6\n    [y]es  [n]o  [a]lways this session  ne[v]er this session "},
+		{"yes", Options{Terminal: true}, "execute", allOptions, []string{"y"}, "1", 0, "? web wants to use  playwright: browser_click  \"Order\"\n    element: Order\n    target: e6\n    [y]es  [n]o  [a]lways this session  ne[v]er this session, then Enter "},
 		{"no", Options{Terminal: true}, "execute", allOptions, []string{"NO"}, "3", 1, ""},
 		{"always", Options{Terminal: true}, "execute", allOptions, []string{"a"}, "2", 0, ""},
 		{"never", Options{Terminal: true}, "execute", allOptions, []string{"v"}, "4", 1, ""},
