@@ -17,6 +17,7 @@ import (
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/scopes"
+	"github.com/handlerd/handler/handlerd/settings"
 )
 
 // catalog gives what the person and Handler have: agents, harnesses, addons.
@@ -280,7 +281,7 @@ func (u *ui) checkScopes(c catalog.Catalog, a *agents.Agent, saved bool) error {
 	}
 	rules, err := d.Scopes()
 	if err != nil {
-		return fault.Wrap(fault.Usage, err, "", "Handler's settings")
+		return fault.Wrap(fault.Usage, err, settings.Mend, "Handler's settings")
 	}
 	for _, s := range a.Scopes {
 		path := c.Expand(s.Path)
@@ -397,13 +398,21 @@ func newAgentEdit(u *ui) *cobra.Command {
 				if err := f.apply(cmd, a, c); err != nil {
 					return fault.New(fault.Usage, "", "%v", err)
 				}
-				return u.saveAgent(c, a, true)
+				if err := u.saveAgent(c, a, true); err != nil {
+					return err
+				}
+				u.sayLive(cmd.Context(), a.Name)
+				return nil
 			}
 			edited, err := u.editAgent(cmd, a)
 			if err != nil {
 				return err
 			}
-			return u.saveAgent(c, edited, true)
+			if err := u.saveAgent(c, edited, true); err != nil {
+				return err
+			}
+			u.sayLive(cmd.Context(), a.Name)
+			return nil
 		},
 	}
 	f.register(cmd)

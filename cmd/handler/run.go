@@ -63,6 +63,11 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 	if err != nil {
 		return fault.Wrap(fault.Failed, err, "cd to a folder that exists", "the current folder")
 	}
+	if f.cwd != "" {
+		if err := u.checkCwd(agent, cwd); err != nil {
+			return err
+		}
+	}
 	c, d, err := u.connect(ctx)
 	if err != nil {
 		return err

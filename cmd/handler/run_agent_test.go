@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/handlerd/handler/handlerd/fault"
+)
+
+// write makes a file with its folders.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// privateDir is a folder of the user's alone, as a runtime folder must be.
+func privateDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestCheckCwd: a folder that was asked for and that the agent does not see is refused by name, not swapped for another.
+func TestCheckCwd(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("Handler does not run as root")
+	}
+	home, elsewhere := t.TempDir(), t.TempDir()
+	u := testUI(map[string]string{"HOME": home, "XDG_RUNTIME_DIR": privateDir(t)})
+	shop := filepath.Join(home, "shop")
+	write(t, filepath.Join(shop, "sub", "f"), "")
+	write(t, filepath.Join(home, ".config/handler/agents/web.toml"), "harness = \"demo\"\n[[scopes]]\npath = \"~/shop\"\n")
+	for dir, refused := range map[string]bool{shop: false, filepath.Join(shop, "sub"): false, home: true, elsewhere: true} {
+		err := u.checkCwd("web", dir)
+		var f *fault.Fault
+		if got := errors.As(err, &f); got != refused || refused && (f.Kind != fault.Refused || !strings.Contains(f.Text, shop)) {
+			t.Errorf("%s: %v, want refused %v", dir, err, refused)
+		}
+	}
+	if err := u.checkCwd("demo", elsewhere); err != nil {
+		t.Errorf("an agent without scopes: %v", err)
+	}
+}
+
+// TestCheckFiles: doctor names the files that a person broke, and what to do about them.
+func TestCheckFiles(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("Handler does not run as root")
+	}
+	home := t.TempDir()
+	u := testUI(map[string]string{"HOME": home, "XDG_RUNTIME_DIR": privateDir(t)})
+	if found := u.checkFiles(); len(found) != 0 {
+		t.Errorf("with no files: %+v", found)
+	}
+	write(t, filepath.Join(home, ".config/handler/handler.toml"), "x = [")
+	write(t, filepath.Join(home, ".config/handler/agents/web.toml"), "harness = [")
+	found := u.checkFiles()
+	if len(found) != 2 {
+		t.Fatalf("found %+v", found)
+	}
+	for i, file := range []string{"handler.toml", "web.toml"} {
+		if f := found[i]; !strings.Contains(f.Detail, file+":1:") || len(f.Remedy) != 1 || !strings.HasSuffix(f.Remedy[0], file) {
+			t.Errorf("%+v", f)
+		}
+	}
+}
