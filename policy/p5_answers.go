@@ -31,6 +31,8 @@ const (
 type Answers struct {
 	// Unattended: nobody is there to be asked, so that every question is answered and none waits.
 	Unattended bool
+	// UnattendedBy is why nobody is there, for who answers where nothing else does; "" for "--unattended".
+	UnattendedBy string
 	// Run is what whoever started the run said, AnswerAllow or AnswerReads; "" for nothing. RunBy is what they said it
 	// with, for the audit log: "--yes".
 	Run, RunBy string
@@ -49,8 +51,11 @@ type AnswerRule struct {
 	Answer string `json:"answer"` // AnswerAllow or AnswerDeny
 }
 
-// byUnattended is who answers where nothing else does.
+// byUnattended is what a run without a person was asked for with.
 const byUnattended = "--unattended"
+
+// NoTerminal is an Answers.UnattendedBy: nobody said that nobody is to be asked.
+const NoTerminal = "nobody was asked: no terminal"
 
 // An Answered is how a question was answered by a rule.
 type Answered struct {
@@ -105,8 +110,11 @@ func (a *Answers) decide(agent string, p Permission, joined ToolCall, views []To
 	case AnswerRefuse:
 		return false, "agent " + agent + ": unattended"
 	}
-	return false, byUnattended
+	return false, a.byNobody()
 }
+
+// byNobody is who answers where nothing else does.
+func (a *Answers) byNobody() string { return cmp.Or(a.UnattendedBy, byUnattended) }
 
 // answerPermission picks the option. "Always" is never allowed by a rule: it gives no more than was asked.
 func answerPermission(p Permission, joined ToolCall, allow bool, by string) *Answered {
@@ -139,8 +147,8 @@ func (a *Answers) Elicitation(b []byte) *Answered {
 		what, _, _ = text(b, o.Get("message"), "message") // what cannot be shown is declined all the same
 	}
 	return &Answered{
-		Result: []byte(`{"action":"decline"}`), Answer: "decline", By: byUnattended,
-		Verdict: Verdict{Action: Refuse, Rule: "P5", Reason: "the question " + quote(what) + " was answered decline (" + byUnattended + ")"},
+		Result: []byte(`{"action":"decline"}`), Answer: "decline", By: a.byNobody(),
+		Verdict: Verdict{Action: Refuse, Rule: "P5", Reason: "the question " + quote(what) + " was answered decline (" + a.byNobody() + ")"},
 	}
 }
 

@@ -45,6 +45,9 @@ AGENT is one you saved (handler agent list), or the name of a harness.`,
   handler run claude-code --memory 2GB --lifetime 1h "fix the failing test"`,
 		Args: usageArgs(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf(cmd, "yes", "read-only"); err != nil {
+				return err
+			}
 			return u.run(cmd.Context(), args[0], strings.Join(args[1:], " "), f)
 		},
 	}

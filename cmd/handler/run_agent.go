@@ -38,6 +38,38 @@ func (u *ui) checkCwd(agent, cwd string) error {
 		"%s lies outside the scopes of agent %s: %s", cwd, agent, strings.Join(scopes, ", "))
 }
 
+// knowAgent gives an error for a name that no agent has; "" is none.
+func (u *ui) knowAgent(name string) error {
+	if name == "" {
+		return nil
+	}
+	c, err := u.catalog()
+	if err == nil {
+		_, err = c.Agent(name)
+	}
+	if err != nil && fault.Of(err).Kind == fault.NotFound {
+		return err
+	}
+	return nil
+}
+
+// orEnded gives the error about a run that is not live, as of one that has ended where there is its log.
+func (u *ui) orEnded(err error, id string) error {
+	if err == nil || fault.Of(err).Kind != fault.NotFound || id == "" {
+		return err
+	}
+	_, d, ok := u.daemon()
+	if !ok {
+		return err
+	}
+	for _, run := range endedRuns(d) {
+		if strings.HasPrefix(run.id, id) {
+			return fault.New(fault.NotFound, "handler logs "+run.id, "run %s has ended", run.id)
+		}
+	}
+	return err
+}
+
 // sayLive says which runs go on with what the agent was before it was edited.
 func (u *ui) sayLive(ctx context.Context, agent string) {
 	c, _, ok := u.daemon()

@@ -75,3 +75,45 @@ func TestCheckFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestMissingArgs: what is missing is named in the words of the usage.
+func TestMissingArgs(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run", "web"}, "PROMPT… is missing"},
+		{[]string{"run"}, "AGENT PROMPT… is missing"},
+		{[]string{"agent", "show"}, "NAME is missing"},
+		{[]string{"agent", "show", "a", "b"}, "accepts 1 arg"},
+		{[]string{"completion", "tcsh"}, `unknown command "handler completion tcsh"`},
+		{[]string{"run", "--yes", "--read-only", "web", "x"}, "only one of --yes and --read-only can be"},
+		{[]string{"acp", "--unattended", "--yes", "--read-only", "web"}, "only one of --yes and --read-only can be"},
+	} {
+		root := newRoot(testUI(nil))
+		strictCompletion(root)
+		root.SetArgs(c.args)
+		err := root.ExecuteContext(t.Context())
+		var f *fault.Fault
+		if !errors.As(err, &f) || f.Kind != fault.Usage || !strings.Contains(f.Text, c.want) {
+			t.Errorf("%v: %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
+// TestOrEnded: a run of which there is only the log has ended, which is more than that there is none.
+func TestOrEnded(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("Handler does not run as root")
+	}
+	home := t.TempDir()
+	u := testUI(map[string]string{"HOME": home, "XDG_RUNTIME_DIR": privateDir(t)})
+	write(t, filepath.Join(home, ".local/state/handler/runs/k3f9.jsonl"), "")
+	none := fault.New(fault.NotFound, "", "there is no run")
+	if f := fault.Of(u.orEnded(none, "k3")); f.Hint != "handler logs k3f9" {
+		t.Errorf("an ended run: %v", f)
+	}
+	if err := u.orEnded(none, "x"); err != error(none) {
+		t.Errorf("no such run: %v", err)
+	}
+}
