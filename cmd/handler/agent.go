@@ -99,7 +99,9 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 	if given("deny-client-mcp") {
 		a.Policy.ClientMCP = map[bool]string{true: "deny", false: "allow"}[f.denyMCP]
 	}
-	f.limits.save(cmd, &a.Limits)
+	if err := f.limits.save(cmd, &a.Limits); err != nil {
+		return err
+	}
 	had := len(a.Scopes)
 	// One after the other: each judges the whole agent, so that a fault would be told as often as there are steps.
 	for _, step := range []func() error{
@@ -243,7 +245,11 @@ func newAgentAdd(u *ui) *cobra.Command {
 			if err := f.apply(cmd, a, c); err != nil {
 				return fault.New(fault.Usage, "", "%v", err)
 			}
-			return u.saveAgent(c, a, false)
+			if err := u.saveAgent(c, a, false); err != nil {
+				return err
+			}
+			u.sayAll(f.doubts(cmd))
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&f.harness, "harness", "", "agent program: see handler harness list")
@@ -401,6 +407,7 @@ func newAgentEdit(u *ui) *cobra.Command {
 				if err := u.saveAgent(c, a, true); err != nil {
 					return err
 				}
+				u.sayAll(f.doubts(cmd))
 				u.sayLive(cmd.Context(), a.Name)
 				return nil
 			}

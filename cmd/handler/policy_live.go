@@ -164,15 +164,15 @@ questions with their answers, and changes of the rules. What was allowed by a ru
 			if known != nil && f.follow {
 				return known
 			}
-			any := false
+			shown := false
 			err = c.Verdicts(cmd.Context(), f.agent, f.run, f.last, f.follow, func(v types.NetworkVerdict) error {
-				any = true
+				shown = true
 				if u.json {
 					return writeJSONLine(u.out, v)
 				}
 				return printVerdict(u.out, v)
 			})
-			if err != nil || any || f.follow {
+			if err != nil || shown || f.follow {
 				return ignoreCancel(cmd.Context(), err)
 			}
 			if known != nil { // of one that was removed there would be something left

@@ -106,14 +106,22 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 		Summary: func(runner.Outcome) []string { return u.summary(ctx, c, stream.RunID) },
 	})
 	stream.Close()
-	notices, _ := waitGone(ctx, c, stream.RunID) // the runner has said how it ended
+	notices, end := waitGone(ctx, c, stream.RunID) // the runner has said how it ended
 	for _, n := range notices {
-		u.say("%s", plain(n))
+		if !overtaken(n, end) {
+			u.say("%s", plain(n))
+		}
 	}
 	if outcome.Status != 0 {
 		return errReported{outcome.Status}
 	}
 	return err
+}
+
+// overtaken tells whether a notice warned of the very limit that the run has met since.
+func overtaken(notice string, end error) bool {
+	limit, _, ok := strings.Cut(notice, ": ")
+	return ok && end != nil && strings.HasPrefix(fault.Of(end).Text, limit+" limit: ")
 }
 
 // goneTimeout bounds how long a command waits for the run it has ended to be taken apart.

@@ -70,6 +70,12 @@ func (u *ui) orEnded(err error, id string) error {
 	return err
 }
 
+func (u *ui) sayAll(texts []string) {
+	for _, text := range texts {
+		u.say("%s", text)
+	}
+}
+
 // sayLive says which runs go on with what the agent was before it was edited.
 func (u *ui) sayLive(ctx context.Context, agent string) {
 	c, _, ok := u.daemon()

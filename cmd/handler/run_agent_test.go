@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
+	"github.com/handlerd/handler/agents"
 	"github.com/handlerd/handler/handlerd/fault"
 )
 
@@ -115,5 +118,40 @@ func TestOrEnded(t *testing.T) {
 	}
 	if err := u.orEnded(none, "x"); err != error(none) {
 		t.Errorf("no such run: %v", err)
+	}
+}
+
+// TestLimitFlags: a saved limit goes back to its default, and a part of a processor has its remark.
+func TestLimitFlags(t *testing.T) {
+	for _, c := range []struct {
+		args   []string
+		fails  string
+		doubts int
+	}{
+		{[]string{"--memory", "default", "--cpus", "default"}, "", 0},
+		{[]string{"--memory", "none"}, "there is always a limit", 0},
+		{[]string{"--cpus", "none"}, "there is always a limit", 0},
+		{[]string{"--cpus", "1.5", "--allow", "localhost:80", "--allow", "example.org"}, "", 2},
+	} {
+		var f agentFlags
+		cmd := &cobra.Command{}
+		f.register(cmd)
+		l := agents.Limits{Memory: "1GB", CPUs: 2}
+		err := cmd.ParseFlags(c.args)
+		if err == nil {
+			err = f.limits.save(cmd, &l)
+		}
+		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%v: %v, want %q", c.args, err, c.fails)
+		}
+		if err == nil && c.doubts == 0 && (l.Memory != "" || l.CPUs != 0) {
+			t.Errorf("%v: %+v", c.args, l)
+		}
+		if got := f.doubts(cmd); len(got) != c.doubts {
+			t.Errorf("%v: %q", c.args, got)
+		}
+	}
+	if !overtaken("lifetime: 1 s left", errors.New("lifetime limit: the run is 3 s old")) || overtaken("lifetime: 1 s left", nil) {
+		t.Error("overtaken")
 	}
 }

@@ -24,19 +24,19 @@ import (
 
 // Why a run was ended from outside.
 var (
-	errKilled     error = &outsideError{"kill", "the run was killed (handler kill)"}
-	errDaemonEnds error = &outsideError{"daemon", "handlerd was told to end"}
-	errAborted          = errors.New("the client was gone before the run began")
+	errKilled     = outsideError{"kill", "the run was killed (handler kill)"}
+	errDaemonEnds = outsideError{"daemon", "handlerd was told to end"}
+	errAborted    = errors.New("the client was gone before the run began")
 )
 
 // An outsideError is that a person ended the run: its client is told as it is of a limit (handlerd/acp), since the agent
 // answered nothing wrong.
 type outsideError struct{ what, text string }
 
-func (e *outsideError) Error() string { return e.text }
+func (e outsideError) Error() string { return e.text }
 
 // Ended is what a client is told that waits for an answer.
-func (e *outsideError) Ended() (text string, data []byte) {
+func (e outsideError) Ended() (text string, data []byte) {
 	return e.text, fmt.Appendf(nil, `{"ended":%q,"reason":%q}`, e.what, e.text) // plain ASCII, which JSON quotes as Go does
 }
 

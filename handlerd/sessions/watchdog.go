@@ -128,7 +128,7 @@ func (w *memoryWatch) look(ctx context.Context) (next time.Duration, ended bool)
 		}
 		if used*100 >= limit*WarnPercent {
 			w.wrong = 0
-			w.warnOnce("memory", fmt.Sprintf("memory: %s of %s is used%s", agents.Amount(used, limit), agents.Amount(limit, limit), endsAt(w.memory.Watched)))
+			w.warnOnce("memory", fmt.Sprintf("memory: %s of %s used%s", agents.Amount(used, limit), agents.Amount(limit, limit), endsAt(w.memory.Watched)))
 		}
 	}
 	s.MemoryBytes = used
@@ -166,7 +166,7 @@ func (w *memoryWatch) warnOnce(limit, text string) {
 
 func endsAt(watched bool) string {
 	if watched {
-		return "; at the limit the run is ended"
+		return "; the limit ends a run"
 	}
 	return ""
 }
@@ -248,7 +248,7 @@ func (w *timeWatch) lookLife(context.Context) *limitError {
 	}
 	if left <= w.warnLife() && !w.warnedLife {
 		w.warnedLife = true
-		w.warn("lifetime: the run is ended in " + timeText(left))
+		w.warn("lifetime: " + timeText(left) + " left")
 	}
 	return nil
 }
@@ -288,7 +288,7 @@ func (w *timeWatch) lookState(ctx context.Context) *limitError {
 		w.warnedState = false
 	case !w.warnedState:
 		w.warnedState = true
-		w.warn(fmt.Sprintf("state: %s of %s is used; at the limit the run is ended", agents.Amount(use.bytes, w.state), agents.Amount(w.state, w.state)))
+		w.warn(fmt.Sprintf("state: %s of %s used; the limit ends a run", agents.Amount(use.bytes, w.state), agents.Amount(w.state, w.state)))
 	}
 	return nil
 }

@@ -156,7 +156,7 @@ func TestTimeWatch(t *testing.T) {
 		warned string
 	}{
 		"nothing asked for": {func(*timeWatch, time.Time) {}, 0, "", ""},
-		"lifetime":          {func(w *timeWatch, _ time.Time) { w.lifetime = 2 * time.Hour }, 2 * time.Hour, "lifetime limit: the run is 2 h old", "lifetime: the run is ended in 5 min"},
+		"lifetime":          {func(w *timeWatch, _ time.Time) { w.lifetime = 2 * time.Hour }, 2 * time.Hour, "lifetime limit: the run is 2 h old", "lifetime: 5 min left"},
 		"idle": {func(w *timeWatch, born time.Time) {
 			w.idle = 30 * time.Minute
 			w.active = func() time.Time { return born.Add(time.Hour) }
