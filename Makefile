@@ -24,7 +24,11 @@ build:
 	@mkdir -p bin
 	@for p in $(PROGRAMS); do $(GOBUILD) -o bin/$$p ./cmd/$$p || exit 1; done
 
-install: build
+# Whoever has the programs built already, such as in the copy that a root's make demo leaves, needs no Go to install them.
+bin/handlerd:
+	@echo "Go is not on PATH, and nothing is built yet: put Go 1.26 or later on PATH, or first: make demo" >&2; exit 1
+
+install: $(if $(shell command -v go),build,bin/handlerd)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/systemd/user $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 	  $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	install -m 0755 $(addprefix bin/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -30,6 +31,8 @@ const (
 type Answers struct {
 	// Unattended: nobody is there to be asked, so that every question is answered and none waits.
 	Unattended bool
+	// UnattendedBy is why nobody is there, for who answers where nothing else does; "" for "--unattended".
+	UnattendedBy string
 	// Run is what whoever started the run said, AnswerAllow or AnswerReads; "" for nothing. RunBy is what they said it
 	// with, for the audit log: "--yes".
 	Run, RunBy string
@@ -40,7 +43,7 @@ type Answers struct {
 }
 
 // An AnswerRule answers what it fits. Tool and Title are patterns in which "*" stands for any text; what is "" fits
-// everything. Tool is held against the tool's name, or the title where the agent gives no name.
+// everything. Tool is held against the tool's name; of a rule that denies also against the title of what has no name.
 type AnswerRule struct {
 	Tool   string `json:"tool,omitempty"`
 	Kind   string `json:"kind,omitempty"`
@@ -48,8 +51,11 @@ type AnswerRule struct {
 	Answer string `json:"answer"` // AnswerAllow or AnswerDeny
 }
 
-// byUnattended is who answers where nothing else does.
+// byUnattended is what a run without a person was asked for with.
 const byUnattended = "--unattended"
+
+// NoTerminal is an Answers.UnattendedBy: nobody said that nobody is to be asked.
+const NoTerminal = "nobody was asked: no terminal"
 
 // An Answered is how a question was answered by a rule.
 type Answered struct {
@@ -92,7 +98,7 @@ func (a *Answers) decide(agent string, p Permission, joined ToolCall, views []To
 	}
 	for i, rule := range a.Rules {
 		// All of the agent's words have to fit.
-		if rule.Answer == AnswerAllow && rule.fits(joined) && rule.fitsWhereSaid(views[0]) && rule.fitsWhereSaid(views[1]) {
+		if rule.Answer == AnswerAllow && rule.allows(views[0], views[1], joined) {
 			return true, fmt.Sprintf("agent %s: answers[%d]", agent, i)
 		}
 	}
@@ -104,8 +110,11 @@ func (a *Answers) decide(agent string, p Permission, joined ToolCall, views []To
 	case AnswerRefuse:
 		return false, "agent " + agent + ": unattended"
 	}
-	return false, byUnattended
+	return false, a.byNobody()
 }
+
+// byNobody is who answers where nothing else does.
+func (a *Answers) byNobody() string { return cmp.Or(a.UnattendedBy, byUnattended) }
 
 // answerPermission picks the option. "Always" is never allowed by a rule: it gives no more than was asked.
 func answerPermission(p Permission, joined ToolCall, allow bool, by string) *Answered {
@@ -138,8 +147,8 @@ func (a *Answers) Elicitation(b []byte) *Answered {
 		what, _, _ = text(b, o.Get("message"), "message") // what cannot be shown is declined all the same
 	}
 	return &Answered{
-		Result: []byte(`{"action":"decline"}`), Answer: "decline", By: byUnattended,
-		Verdict: Verdict{Action: Refuse, Rule: "P5", Reason: "the question " + quote(what) + " was answered decline (" + byUnattended + ")"},
+		Result: []byte(`{"action":"decline"}`), Answer: "decline", By: a.byNobody(),
+		Verdict: Verdict{Action: Refuse, Rule: "P5", Reason: "the question " + quote(what) + " was answered decline (" + a.byNobody() + ")"},
 	}
 }
 
@@ -158,22 +167,25 @@ func (a *Answered) Notice(method string, b []byte) []byte {
 	return []byte(out + `,"answer":` + string(rawjson.AppendString(nil, a.Answer)) + `,"by":` + string(rawjson.AppendString(nil, a.By)) + `}`)
 }
 
-// fits tells whether a rule is about a tool call.
+// fits tells whether a rule that denies is about a tool call. A title stands in for a name that is missing: it denies more.
 func (r AnswerRule) fits(t ToolCall) bool {
-	tool := t.Name
-	if tool == "" {
-		tool = t.Title
+	return (r.Kind == "" || r.Kind == t.Kind) && glob(r.Tool, cmp.Or(t.Name, t.Title)) && glob(r.Title, t.Title)
+}
+
+// allows tells whether a rule that allows is about a tool call: about what is asked together with what was said, and
+// about neither in words that it does not fit. A title, which may be any text, is never taken for a name; and a request
+// that contradicts what was announced is another call than the one that the rule may be about.
+func (r AnswerRule) allows(asked, said, joined ToolCall) bool {
+	if differ(asked, said) != (difference{}) || asked.Name != "" && said.Name != "" && asked.Name != said.Name {
+		return false
 	}
-	return (r.Kind == "" || r.Kind == t.Kind) && glob(r.Tool, tool) && glob(r.Title, t.Title)
+	return (r.Kind == "" || r.Kind == joined.Kind) && glob(r.Tool, joined.Name) && glob(r.Title, joined.Title) &&
+		r.fitsWhereSaid(asked) && r.fitsWhereSaid(said)
 }
 
 // fitsWhereSaid is fits for words of which some were not said.
 func (r AnswerRule) fitsWhereSaid(t ToolCall) bool {
-	tool := t.Name
-	if tool == "" {
-		tool = t.Title
-	}
-	return (t.Kind == "" || r.Kind == "" || r.Kind == t.Kind) && (tool == "" || glob(r.Tool, tool)) && (t.Title == "" || glob(r.Title, t.Title))
+	return (t.Kind == "" || r.Kind == "" || r.Kind == t.Kind) && (t.Name == "" || glob(r.Tool, t.Name)) && (t.Title == "" || glob(r.Title, t.Title))
 }
 
 // glob holds s against a pattern in which "*" is any text; "" fits everything. Case and runs of white space are folded,

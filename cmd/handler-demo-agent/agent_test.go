@@ -265,8 +265,8 @@ func TestPermissions(t *testing.T) {
 	}{
 		{"yes", jsonrpc.StopEndTurn, "I clicked", 2},
 		{"yes-always", jsonrpc.StopEndTurn, "I clicked", 1},
-		{"no", jsonrpc.StopEndTurn, `I did not click "Go", since you refused it. The step after it was not done.`, 2},
-		{"no-always", jsonrpc.StopEndTurn, "you refused it", 1},
+		{"no", jsonrpc.StopEndTurn, `I did not click "Go", since it was refused. The step after it was not done.`, 2},
+		{"no-always", jsonrpc.StopEndTurn, "it was refused", 1},
 		{"", jsonrpc.StopCancelled, "", 2},
 		{"bogus", jsonrpc.StopEndTurn, "was no option of it", 2},
 	} {

@@ -19,8 +19,8 @@ type turn struct {
 	done   chan struct{}
 }
 
-// errRefused ends a turn in order: the person said no to a step, and what follows it makes no sense any more.
-var errRefused = errors.New("you refused it")
+// errRefused ends a turn in order: the client said no to a step, with a person or without, and what follows it makes no sense any more.
+var errRefused = errors.New("it was refused")
 
 // errCancelled ends a turn because the client did not answer a question but cancelled it.
 var errCancelled = errors.New("the question was cancelled")

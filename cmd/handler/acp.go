@@ -31,6 +31,9 @@ An agent that names no scopes sees the folder this is started in.`,
   handler acp web --unattended --read-only`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf(cmd, "yes", "read-only"); err != nil {
+				return err
+			}
 			if !f.unattended && (f.yes || f.readOnly) {
 				return fault.New(fault.Usage, "add --unattended, or let the editor answer", "--yes and --read-only answer only where nobody is asked")
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/scopes"
+	"github.com/handlerd/handler/handlerd/settings"
 )
 
 // catalog gives what the person and Handler have: agents, harnesses, addons.
@@ -101,7 +102,9 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 	if given("deny-client-mcp") {
 		a.Policy.ClientMCP = map[bool]string{true: "deny", false: "allow"}[f.denyMCP]
 	}
-	f.limits.save(cmd, &a.Limits)
+	if err := f.limits.save(cmd, &a.Limits); err != nil {
+		return err
+	}
 	f.browser.save(cmd, &a.Browser)
 	had := len(a.Scopes)
 	// One after the other: each judges the whole agent, so that a fault would be told as often as there are steps.
@@ -252,7 +255,11 @@ func newAgentAdd(u *ui) *cobra.Command {
 			if err := f.apply(cmd, a, c); err != nil {
 				return fault.New(fault.Usage, "", "%v", err)
 			}
-			return u.saveAgent(c, a, false)
+			if err := u.saveAgent(c, a, false); err != nil {
+				return err
+			}
+			u.sayAll(f.doubts(cmd))
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&f.harness, "harness", "", "agent program: see handler harness list")
@@ -290,7 +297,7 @@ func (u *ui) checkScopes(c catalog.Catalog, a *agents.Agent, saved bool) error {
 	}
 	rules, err := d.Scopes()
 	if err != nil {
-		return fault.Wrap(fault.Usage, err, "", "Handler's settings")
+		return fault.Wrap(fault.Usage, err, settings.Mend, "Handler's settings")
 	}
 	for _, s := range a.Scopes {
 		path := c.Expand(s.Path)
@@ -407,13 +414,22 @@ func newAgentEdit(u *ui) *cobra.Command {
 				if err := f.apply(cmd, a, c); err != nil {
 					return fault.New(fault.Usage, "", "%v", err)
 				}
-				return u.saveAgent(c, a, true)
+				if err := u.saveAgent(c, a, true); err != nil {
+					return err
+				}
+				u.sayAll(f.doubts(cmd))
+				u.sayLive(cmd.Context(), a.Name)
+				return nil
 			}
 			edited, err := u.editAgent(cmd, a)
 			if err != nil {
 				return err
 			}
-			return u.saveAgent(c, edited, true)
+			if err := u.saveAgent(c, edited, true); err != nil {
+				return err
+			}
+			u.sayLive(cmd.Context(), a.Name)
+			return nil
 		},
 	}
 	f.register(cmd)

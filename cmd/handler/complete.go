@@ -49,6 +49,16 @@ func (u *ui) addCompletions(root *cobra.Command) {
 	walk(root)
 }
 
+// strictCompletion makes a shell that cobra does not know a usage error; alone, it would print the help as if all was well.
+func strictCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.Args, cmd.RunE = usageArgs(cobra.NoArgs), func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
+}
+
 // argument says what a command's first argument names, and whether all the others name the same.
 func (u *ui) argument(cmd *cobra.Command) (names completer, many bool) {
 	use := strings.Fields(cmd.Use)

@@ -2,7 +2,10 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,14 +17,14 @@ import (
 // limitFlags are the limits that agent add and edit save, and that run and acp give one run.
 type limitFlags struct {
 	memory, tmp, home, shm, state, lifetime, idle string
-	cpus                                          float64
+	cpus                                          cpus
 	processes                                     int64
 }
 
 func (f *limitFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.memory, "memory", "", "memory limit, such as 2GB or 300M")
-	fl.Float64Var(&f.cpus, "cpus", 0, "CPU limit in processors, such as 1.5 (whole ones where handler doctor says so)")
+	fl.Var(&f.cpus, "cpus", "CPU limit in processors, such as 1.5 (whole ones where handler doctor says so)")
 	fl.Int64Var(&f.processes, "processes", 0, "limit of processes and threads")
 	fl.StringVar(&f.tmp, "tmp", "", "size of /tmp")
 	fl.StringVar(&f.home, "home", "", "size of the home folder")
@@ -31,8 +34,30 @@ func (f *limitFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.idle, "idle", "", "time without a message or a turn after which a run is ended, such as 30m, or none")
 }
 
+// defaultLimit is what a person writes for a saved limit that is to be Handler's own again.
+const defaultLimit = "default"
+
+// cpus is a number of processors on the command line; 0 is the default.
+type cpus float64
+
+func (c *cpus) String() string { return strconv.FormatFloat(float64(*c), 'g', -1, 64) }
+func (c *cpus) Type() string   { return "float" }
+
+func (c *cpus) Set(s string) error {
+	if s == defaultLimit {
+		*c = 0
+		return nil
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return fmt.Errorf("write a number of processors, such as 1.5, or %s: there is always a limit", defaultLimit)
+	}
+	*c = cpus(n)
+	return nil
+}
+
 // save changes an agent as the flags say that were given.
-func (f *limitFlags) save(cmd *cobra.Command, l *agents.Limits) {
+func (f *limitFlags) save(cmd *cobra.Command, l *agents.Limits) error {
 	given := cmd.Flags().Changed
 	for _, s := range []struct {
 		name     string
@@ -41,21 +66,43 @@ func (f *limitFlags) save(cmd *cobra.Command, l *agents.Limits) {
 		{"memory", &f.memory, &l.Memory}, {"tmp", &f.tmp, &l.Tmp}, {"home", &f.home, &l.Home}, {"shm", &f.shm, &l.Shm},
 		{"state", &f.state, &l.State}, {"lifetime", &f.lifetime, &l.Lifetime}, {"idle", &f.idle, &l.Idle},
 	} {
-		if given(s.name) {
-			*s.to = *s.from
+		if !given(s.name) {
+			continue
+		}
+		switch *s.to = *s.from; {
+		case *s.from == defaultLimit:
+			*s.to = ""
+		case *s.from == agents.NoLimit && slices.Contains([]string{"memory", "tmp", "home", "shm"}, s.name):
+			return fmt.Errorf("--%s none: there is always a limit; write how much, such as 2GB, or --%s %s", s.name, s.name, defaultLimit)
 		}
 	}
 	if given("cpus") {
-		l.CPUs = f.cpus
+		l.CPUs = float64(f.cpus)
 	}
 	if given("processes") {
 		l.Processes = f.processes
 	}
+	return nil
+}
+
+// doubts are what a person should know of settings that are saved as they are and do something else than they may seem to.
+func (f *agentFlags) doubts(cmd *cobra.Command) []string {
+	var list []string
+	if n := float64(f.limits.cpus); cmd.Flags().Changed("cpus") && n != math.Trunc(n) {
+		list = append(list, "a part of a processor is given only where the kernel bounds processor time; elsewhere it is whole ones: handler doctor")
+	}
+	for _, rule := range f.allow {
+		host, _, _ := strings.Cut(rule, ":")
+		if host == "localhost" || host == "127.0.0.1" {
+			list = append(list, rule+" is the sandbox itself inside, which needs no rule; this machine's own servers are not reached by it")
+		}
+	}
+	return list
 }
 
 // request is what a run is asked for with.
 func (f *limitFlags) request() types.Limits {
-	return types.Limits{Memory: f.memory, CPUs: f.cpus, Processes: f.processes, Tmp: f.tmp, Home: f.home, Shm: f.shm,
+	return types.Limits{Memory: f.memory, CPUs: float64(f.cpus), Processes: f.processes, Tmp: f.tmp, Home: f.home, Shm: f.shm,
 		State: f.state, Lifetime: f.lifetime, Idle: f.idle}
 }
 

@@ -25,7 +25,9 @@ func main() {
 		signal.Stop(interrupted)
 	})
 	u := newUI(os.Stdin, os.Stdout, os.Stderr, os.Getenv)
-	err := newRoot(u).ExecuteContext(ctx)
+	root := newRoot(u)
+	strictCompletion(root)
+	err := root.ExecuteContext(ctx)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = errReported{1} // whoever ended it knows
 	}

@@ -160,13 +160,26 @@ questions with their answers, and changes of the rules. What was allowed by a ru
 			if err != nil {
 				return err
 			}
+			known := u.knowAgent(f.agent)
+			if known != nil && f.follow {
+				return known
+			}
+			shown := false
 			err = c.Verdicts(cmd.Context(), f.agent, f.run, f.last, f.follow, func(v types.NetworkVerdict) error {
+				shown = true
 				if u.json {
 					return writeJSONLine(u.out, v)
 				}
 				return printVerdict(u.out, v)
 			})
-			return ignoreCancel(cmd.Context(), err)
+			if err != nil || shown || f.follow {
+				return ignoreCancel(cmd.Context(), err)
+			}
+			if known != nil { // of one that was removed there would be something left
+				return known
+			}
+			u.say("nothing was refused, asked or changed")
+			return nil
 		},
 	}
 	fl := cmd.Flags()

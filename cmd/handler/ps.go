@@ -45,7 +45,7 @@ func newPS(u *ui) *cobra.Command {
 			if len(args) == 1 {
 				run, err := oneRun(runs, args[0])
 				if err != nil {
-					return err
+					return u.orEnded(err, args[0])
 				}
 				return u.result(run, func(w io.Writer) error { return psRun(w, run) })
 			}
@@ -110,7 +110,7 @@ func newKill(u *ui) *cobra.Command {
 			}
 			for _, id := range args {
 				if err := c.Kill(cmd.Context(), id); err != nil {
-					return err
+					return u.orEnded(err, id)
 				}
 			}
 			return u.result(map[string]any{"killed": args}, func(io.Writer) error { return nil })

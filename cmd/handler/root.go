@@ -57,8 +57,23 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 			}
 			return fault.New(fault.Usage, hint, "unknown command %q", strings.TrimSpace(cmd.CommandPath()+" "+args[0]))
 		}
-		return fault.New(fault.Usage, fmt.Sprintf("usage: %s", cmd.UseLine()), "%v", err)
+		usage := fmt.Sprintf("usage: %s", cmd.UseLine())
+		if missing := missingArgs(cmd.Use, len(args)); missing != "" {
+			return fault.New(fault.Usage, usage, "%s is missing", missing)
+		}
+		return fault.New(fault.Usage, usage, "%v", err)
 	}
+}
+
+// missingArgs gives the arguments that a command needs, by the words of its usage, and that are not among the n given.
+func missingArgs(use string, n int) string {
+	var needed []string
+	for _, word := range strings.Fields(use)[1:] {
+		if !strings.HasPrefix(word, "[") {
+			needed = append(needed, word)
+		}
+	}
+	return strings.Join(needed[min(n, len(needed)):], " ")
 }
 
 // group makes a command that only holds others.

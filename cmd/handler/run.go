@@ -45,6 +45,9 @@ AGENT is one you saved (handler agent list), or the name of a harness.`,
   handler run claude-code --memory 2GB --lifetime 1h "fix the failing test"`,
 		Args: usageArgs(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf(cmd, "yes", "read-only"); err != nil {
+				return err
+			}
 			return u.run(cmd.Context(), args[0], strings.Join(args[1:], " "), f)
 		},
 	}
@@ -62,6 +65,11 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 	cwd, err := filepath.Abs(f.cwd)
 	if err != nil {
 		return fault.Wrap(fault.Failed, err, "cd to a folder that exists", "the current folder")
+	}
+	if f.cwd != "" {
+		if err := u.checkCwd(agent, cwd); err != nil {
+			return err
+		}
 	}
 	c, d, err := u.connect(ctx)
 	if err != nil {
@@ -99,9 +107,11 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 		Summary: func(runner.Outcome) []string { return u.summary(ctx, c, stream.RunID) },
 	})
 	stream.Close()
-	notices, _ := waitGone(ctx, c, stream.RunID) // the runner has said how it ended
+	notices, end := waitGone(ctx, c, stream.RunID) // the runner has said how it ended
 	for _, n := range notices {
-		u.say("%s", plain(n))
+		if !overtaken(n, end) {
+			u.say("%s", plain(n))
+		}
 	}
 	if outcome.Status != 0 {
 		return errReported{outcome.Status}
@@ -123,6 +133,12 @@ func keptAs(c *client.Client, run string) func(context.Context, string) (id, pat
 		}
 		return "", "", runner.ErrNotKept
 	}
+}
+
+// overtaken tells whether a notice warned of the very limit that the run has met since.
+func overtaken(notice string, end error) bool {
+	limit, _, ok := strings.Cut(notice, ": ")
+	return ok && end != nil && strings.HasPrefix(fault.Of(end).Text, limit+" limit: ")
 }
 
 // goneTimeout bounds how long a command waits for the run it has ended to be taken apart.

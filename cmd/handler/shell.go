@@ -53,7 +53,7 @@ func (u *ui) shell(cmd *cobra.Command, id string, command []string) error {
 		return err
 	}
 	if c == nil {
-		return fault.New(fault.NotFound, "see: handler ps", "there is no run %q", id)
+		return u.orEnded(fault.New(fault.NotFound, "see: handler ps", "there is no run %q", id), id)
 	}
 	req := types.ShellRequest{Command: command, Terminal: terminal(u.in) && terminal(u.out)}
 	if req.Terminal {
@@ -63,7 +63,7 @@ func (u *ui) shell(cmd *cobra.Command, id string, command []string) error {
 	ctx := cmd.Context()
 	shell, err := c.Shell(ctx, id, req)
 	if err != nil {
-		return err
+		return u.orEnded(err, id)
 	}
 	defer shell.Close()
 	defer context.AfterFunc(ctx, func() { shell.Close() })()
@@ -79,11 +79,25 @@ func (u *ui) shell(cmd *cobra.Command, id string, command []string) error {
 	case errors.Is(err, client.ErrLeave):
 		return fault.New(fault.Failed, "", "you left the shell; what ran in it was ended")
 	case err != nil:
+		if runGone(ctx, c, id) != nil {
+			if _, end := waitGone(ctx, c, id); end != nil {
+				return end // such as a limit, which tells more than that the shell ended
+			}
+		}
 		return err
 	case code != 0:
 		return errReported{code}
 	}
 	return nil
+}
+
+// runGone gives an error where the run is no longer live, or is being taken apart.
+func runGone(ctx context.Context, c *client.Client, id string) error {
+	run, err := c.Run(ctx, id)
+	if err == nil && run.State == types.StateStopping {
+		return fault.New(fault.NotFound, "", "run %s is ending", id)
+	}
+	return err
 }
 
 // onTerminal gives every key to the shell, and puts the person's terminal back as it was.

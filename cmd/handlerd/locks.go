@@ -128,12 +128,14 @@ func holder(f *os.File) (xdgRun, pid string) {
 }
 
 // watchSocket ends a daemon that nobody can reach any more. If the runtime folder went, as at a logout, it ends at
-// once: the sockets of its runs went too. If only the API's socket went, or another lies there, such as systemd's, it
-// ends when no run lives.
+// once: the sockets of its runs went too. Another daemon may have made the folder anew meanwhile, so the lock in it
+// tells. If only the API's socket went, or another lies there, such as systemd's, it ends when no run lives.
 func (w *wired) watchSocket(ctx context.Context, l net.Listener, end func()) {
 	unixL, ok := l.(*net.UnixListener)
-	var own unix.Stat_t
-	if !ok || unix.Lstat(w.dirs.Socket(), &own) != nil {
+	socket, err := lookAt(w.dirs.Socket())
+	lockFile := filepath.Join(w.dirs.Run, "handlerd.lock")
+	own, lerr := lookAt(lockFile)
+	if !ok || err != nil || lerr != nil {
 		return
 	}
 	tick := time.NewTicker(socketCheck)
@@ -144,17 +146,25 @@ func (w *wired) watchSocket(ctx context.Context, l net.Listener, end func()) {
 		case <-ctx.Done():
 			return
 		}
-		var now unix.Stat_t
-		err := unix.Lstat(w.dirs.Socket(), &now)
-		if err == nil && now.Dev == own.Dev && now.Ino == own.Ino {
+		if now, err := lookAt(w.dirs.Socket()); err == nil && now == socket {
 			continue
 		}
 		unixL.SetUnlinkOnClose(false) // what lies there is not ours
-		_, gone := os.Lstat(filepath.Join(w.dirs.Run, "handlerd.lock"))
-		if errors.Is(gone, os.ErrNotExist) || w.runs.Count() == 0 {
+		if now, err := lookAt(lockFile); err != nil || now != own || w.runs.Count() == 0 {
 			w.log.Warn("the socket is gone or another's, so nobody can reach this handlerd, and it ends", "socket", w.dirs.Socket())
 			end()
 			return
 		}
 	}
+}
+
+// An inode is a file's identity, as long as somebody holds it open.
+type inode struct{ dev, ino uint64 }
+
+func lookAt(path string) (inode, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return inode{}, err
+	}
+	return inode{st.Dev, st.Ino}, nil
 }

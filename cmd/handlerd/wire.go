@@ -59,7 +59,7 @@ func wire(d dirs.Dirs, log *slog.Logger) (w *wired, err error) {
 		}
 	}()
 	if w.settings, err = settings.Load(w.dirs.Settings()); err != nil {
-		return nil, fault.Wrap(fault.Usage, err, "", "Handler's settings")
+		return nil, fault.Wrap(fault.Usage, err, settings.Mend, "Handler's settings")
 	}
 	for _, dir := range []string{d.State, d.Data} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

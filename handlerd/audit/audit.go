@@ -73,7 +73,7 @@ const (
 // Kinds gives every kind there is, in the order of the constants.
 func Kinds() []string {
 	return []string{KindMessage, KindNetwork, KindAnswer, KindScope, KindStart, KindStop, KindApproval, KindSecret, KindRules,
-		KindLimit, KindShell, KindForward, KindDaemon, KindChain}
+		KindLimit, KindShell, KindForward, KindTool, KindDaemon, KindChain}
 }
 
 // Verdicts of a Record.

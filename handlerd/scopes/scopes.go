@@ -50,7 +50,7 @@ type Scope struct {
 	Note string // what a person should know of it, such as where its symlink led; "" for nothing
 }
 
-const smaller = "name a project folder instead"
+const smaller = "name a project folder instead: cd to it, or: handler run -C DIR AGENT …; for good: handler agent add NAME --scope DIR …"
 
 // keyFolders, below the home, hold keys, logins or what the person's session starts. Neither they nor what lies in
 // them nor their parents can be scopes.

@@ -179,6 +179,10 @@ func (m *Manager) runsOf(c types.RuleChange) ([]*Run, error) {
 
 // saveRule puts a rule into the agent's file.
 func (m *Manager) saveRule(c types.RuleChange, done *types.RuleChanged) error {
+	// What was never there to change is nothing for the audit log.
+	if _, err := m.opts.Plan(c.Agent, "/"); err != nil && fault.Of(err).Kind == fault.NotFound {
+		return err
+	}
 	if err := m.auditRule("", c.Agent, c, "you, always"); err != nil {
 		return err
 	}

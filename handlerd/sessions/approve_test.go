@@ -330,3 +330,16 @@ func TestChangeRulesRefused(t *testing.T) {
 		t.Error("any number of rules can be added")
 	}
 }
+
+// TestRuleOfNobody: a rule for an agent that there is not is refused and leaves no trace.
+func TestRuleOfNobody(t *testing.T) {
+	w := newWorld(t, fake.Options{}, map[string]string{"web": asking})
+	_, err := w.m.ChangeRules(types.RuleChange{Agent: "nope", Kind: policy.KindAllow, Scope: types.ScopeAlways, Rule: "x.example"})
+	if err == nil || fault.Of(err).Kind != fault.NotFound {
+		t.Errorf("got %v", err)
+	}
+	records, err := audit.Tail(w.audit, 10, nil)
+	if err != nil || len(records) != 0 {
+		t.Errorf("the audit log has %v, %v", records, err)
+	}
+}

@@ -114,10 +114,10 @@ func (r *Run) warnOfLimit(text string) {
 	r.audit(audit.Record{Kind: audit.KindLimit, Subject: r.plan.Harness, Reason: text})
 }
 
-// stopAtLimit ends the run at a limit. What eats the machine is killed at once; what has only had its time is ended as
-// any run is.
+// stopAtLimit ends the run at a limit. What eats the machine is killed at once, and written down then: the audit waits
+// for the disk, which may be what the agent keeps busy. What has only had its time is ended as any run is.
 func (r *Run) stopAtLimit(err *limitError) {
-	r.audit(audit.Record{Kind: audit.KindLimit, Verdict: audit.Refused, Subject: r.plan.Harness, Reason: err.Error()})
+	defer r.audit(audit.Record{Kind: audit.KindLimit, Verdict: audit.Refused, Subject: r.plan.Harness, Reason: err.Error()})
 	r.cancel(&fault.Fault{Kind: fault.Failed, Text: err.Error(), Hint: err.Hint, Err: err})
 	if err.Limit == "lifetime" || err.Limit == "idle" {
 		return

@@ -24,10 +24,21 @@ import (
 
 // Why a run was ended from outside.
 var (
-	errKilled     = errors.New("the run was killed (handler kill)")
-	errDaemonEnds = errors.New("handlerd was told to end")
+	errKilled     = outsideError{"kill", "the run was killed (handler kill)"}
+	errDaemonEnds = outsideError{"daemon", "handlerd was told to end"}
 	errAborted    = errors.New("the client was gone before the run began")
 )
+
+// An outsideError is that a person ended the run: its client is told as it is of a limit (handlerd/acp), since the agent
+// answered nothing wrong.
+type outsideError struct{ what, text string }
+
+func (e outsideError) Error() string { return e.text }
+
+// Ended is what a client is told that waits for an answer.
+func (e outsideError) Ended() (text string, data []byte) {
+	return e.text, fmt.Appendf(nil, `{"ended":%q,"reason":%q}`, e.what, e.text) // plain ASCII, which JSON quotes as Go does
+}
 
 // A Run is one life of one sandbox and its ACP connection. It is made by Manager.Start; exactly one of Serve and
 // Abort is called then.

@@ -35,7 +35,7 @@ func (s openScope) mode() string {
 func (r *Run) openScopes(ctx context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
 	var err error
 	if r.rulesOfScopes, err = r.m.opts.Scopes(); err != nil {
-		return fault.Wrap(fault.Usage, err, "", "Handler's settings")
+		return fault.Wrap(fault.Usage, err, "edit that file, then: handler doctor", "Handler's settings")
 	}
 	var mounts []sandbox.Mount
 	for _, m := range spec.Mounts {

@@ -88,6 +88,9 @@ func (r *Run) rules() *policy.Config {
 // agent's settings.
 func (r *Run) readAnswers(_ context.Context, req types.RunRequest, _ *sandbox.Spec) error {
 	r.answers = &policy.Answers{Unattended: req.Unattended, Agent: r.plan.Policy.Unattended, Rules: r.plan.Policy.Answers}
+	if !req.NeverAsk {
+		r.answers.UnattendedBy = policy.NoTerminal
+	}
 	switch req.Answers {
 	case "":
 	case types.AnswersAllow:

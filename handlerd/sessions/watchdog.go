@@ -3,6 +3,7 @@ package sessions
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/handlerd/handler/agents"
@@ -60,10 +61,13 @@ type memoryWatch struct {
 	known     bool
 	wrong     int // how often in a row the cheap number was at the limit and the exact one nowhere near
 	warnedFor map[string]time.Time
+	telling   sync.WaitGroup
+	oneTells  sync.Mutex
 }
 
-// run watches until ctx is done or a limit is met.
+// run watches until ctx is done or a limit is met, and returns when what it warned of is told.
 func (w *memoryWatch) run(ctx context.Context) {
+	defer w.telling.Wait()
 	w.warnedFor = map[string]time.Time{}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -124,7 +128,7 @@ func (w *memoryWatch) look(ctx context.Context) (next time.Duration, ended bool)
 		}
 		if used*100 >= limit*WarnPercent {
 			w.wrong = 0
-			w.warnOnce("memory", fmt.Sprintf("memory: %s of %s is used%s", agents.Amount(used, limit), agents.Amount(limit, limit), endsAt(w.memory.Watched)))
+			w.warnOnce("memory", fmt.Sprintf("memory: %s of %s used%s", agents.Amount(used, limit), agents.Amount(limit, limit), endsAt(w.memory.Watched)))
 		}
 	}
 	s.MemoryBytes = used
@@ -153,12 +157,16 @@ func (w *memoryWatch) warnOnce(limit, text string) {
 		return
 	}
 	w.warnedFor[limit] = time.Now()
-	w.warn(text)
+	w.telling.Go(func() { // a disk that the agent keeps busy must not keep the watch from looking
+		w.oneTells.Lock()
+		defer w.oneTells.Unlock()
+		w.warn(text)
+	})
 }
 
 func endsAt(watched bool) string {
 	if watched {
-		return "; at the limit the run is ended"
+		return "; the limit ends a run"
 	}
 	return ""
 }
@@ -240,7 +248,7 @@ func (w *timeWatch) lookLife(context.Context) *limitError {
 	}
 	if left <= w.warnLife() && !w.warnedLife {
 		w.warnedLife = true
-		w.warn("lifetime: the run is ended in " + timeText(left))
+		w.warn("lifetime: " + timeText(left) + " left")
 	}
 	return nil
 }
@@ -280,7 +288,7 @@ func (w *timeWatch) lookState(ctx context.Context) *limitError {
 		w.warnedState = false
 	case !w.warnedState:
 		w.warnedState = true
-		w.warn(fmt.Sprintf("state: %s of %s is used; at the limit the run is ended", agents.Amount(use.bytes, w.state), agents.Amount(w.state, w.state)))
+		w.warn(fmt.Sprintf("state: %s of %s used; the limit ends a run", agents.Amount(use.bytes, w.state), agents.Amount(w.state, w.state)))
 	}
 	return nil
 }

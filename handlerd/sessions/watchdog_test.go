@@ -92,6 +92,27 @@ func TestMemoryWatch(t *testing.T) {
 	}
 }
 
+// A warning that cannot be written for long, since the agent keeps the disk busy, does not keep the run from being ended.
+func TestMemoryWatchLooksOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		born, limit := time.Now(), int64(300<<20)
+		used := func(context.Context) (sandbox.Stats, error) {
+			time.Sleep(time.Millisecond) // of the bubble's time: what a look costs
+			return sandbox.Stats{MemoryBytes: int64(time.Since(born)) * (100 << 20) / int64(time.Second)}, nil
+		}
+		var stopped time.Duration
+		(&memoryWatch{
+			memory: sandbox.Limit{Value: limit, Watched: true}, glance: used, stats: used,
+			warn: func(string) { time.Sleep(time.Minute) }, // of the bubble's time
+			stop: func(*limitError) { stopped = time.Since(born) },
+			hint: func(string, string) string { return "" }, seen: func(sandbox.Stats) {},
+		}).run(t.Context())
+		if stopped == 0 || stopped > 4*time.Second {
+			t.Errorf("stopped after %v", stopped)
+		}
+	})
+}
+
 // What the kernel keeps is told of and not stopped.
 func TestMemoryWatchWarnsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +156,7 @@ func TestTimeWatch(t *testing.T) {
 		warned string
 	}{
 		"nothing asked for": {func(*timeWatch, time.Time) {}, 0, "", ""},
-		"lifetime":          {func(w *timeWatch, _ time.Time) { w.lifetime = 2 * time.Hour }, 2 * time.Hour, "lifetime limit: the run is 2 h old", "lifetime: the run is ended in 5 min"},
+		"lifetime":          {func(w *timeWatch, _ time.Time) { w.lifetime = 2 * time.Hour }, 2 * time.Hour, "lifetime limit: the run is 2 h old", "lifetime: 5 min left"},
 		"idle": {func(w *timeWatch, born time.Time) {
 			w.idle = 30 * time.Minute
 			w.active = func() time.Time { return born.Add(time.Hour) }

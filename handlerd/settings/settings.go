@@ -14,6 +14,9 @@ import (
 	"github.com/handlerd/handler/configfile"
 )
 
+// Mend is what a person does about an error of Load, which names the file and the line.
+const Mend = "edit that file, then: handler doctor"
+
 // Settings is handler.toml.
 type Settings struct {
 	Engine  Engine  `toml:"engine"`

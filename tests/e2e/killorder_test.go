@@ -279,8 +279,11 @@ func TestLogout(t *testing.T) {
 	}
 	s.remember(run)
 	// Some of it belongs to subordinate ids, and only root removes it; taken away it is as gone.
-	gone := filepath.Join(the.runtime, "gone")
-	if err := os.Rename(filepath.Join(the.runtime, "handler"), gone); err != nil {
+	gone, err := os.MkdirTemp(the.runtime, "gone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(the.runtime, "handler"), filepath.Join(gone, "handler")); err != nil {
 		t.Fatal(err)
 	}
 	defer removeAsRoot(t, gone)

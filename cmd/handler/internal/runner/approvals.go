@@ -117,7 +117,7 @@ func (r *run) approve(ctx context.Context, a types.Approval) error {
 	for _, c := range list {
 		labels = append(labels, c.label)
 	}
-	keys := "  " + strings.Join(labels, "  ") + " "
+	keys := "  " + strings.Join(labels, "  ") + thenEnter
 	question := fmt.Sprintf("? %s  (refused in %d s)\n%s\n%s", Line(a.Text), max(0, int(time.Until(a.Expires).Seconds())), indented(Details(a), "    "), keys)
 	err := r.dialogue(ctx, func(ctx context.Context) error {
 		if r.opts.Picture != nil && a.Browser != nil && a.Browser.Picture != nil {

@@ -123,7 +123,7 @@ func TestNetworkQuestions(t *testing.T) {
 			t.Errorf("%s: %+v", typed, got)
 		}
 		if !strings.Contains(text, "working\n? web wants to reach new.example.org:443, which no rule names  (refused in ") ||
-			!strings.Contains(text, "\n    for this run, or always: new\n  [y]es, once  yes, this [r]un  [a]lways  [n]o  ne[v]er in this run ") ||
+			!strings.Contains(text, "\n    for this run, or always: new\n  [y]es, once  yes, this [r]un  [a]lways  [n]o  ne[v]er in this run, then Enter ") ||
 			!strings.Contains(text, "  saved in ␛[2Jweb.toml\n") || strings.Contains(text, "\x1b") {
 			t.Errorf("%s: the screen shows\n%s", typed, text)
 		}

@@ -19,7 +19,7 @@
 //	{"event":"image","tool","path","artifact","media_type","bytes","sha256"}   a picture; handlerd keeps it as that artifact
 //	{"event":"question","tool","name","detail","answer","by"} answer: allow_once, allow_always, reject_once,
 //	                                                          reject_always, accept, decline, cancelled;
-//	                                                          by: person, --yes, --read-only, --unattended, nobody,
+//	                                                          by: person, --yes, --read-only, --unattended, nobody, "nobody was asked: no terminal",
 //	                                                          or the agent's rule: "agent web: answers[0]";
 //	                                                          name "network" is Handler's own question about the
 //	                                                          destination in detail: answer also allow_run,

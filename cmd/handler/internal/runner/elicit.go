@@ -69,7 +69,7 @@ func (r *run) elicitation(req *jsonrpc.Request) {
 		case r.over.Err() != nil:
 			res.Action, e.By = elicitCancel, byNobody
 		case !r.opts.Terminal || r.opts.Unattended:
-			e.By = byUnattended
+			e.By = r.unattendedBy()
 		case p.Mode == "url":
 			res = r.askURL(ctx, p)
 		default:

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/handlerd/handler/handlerd/acp/jsonrpc"
+	"github.com/handlerd/handler/policy"
 )
 
 // Who answered a question.
@@ -120,7 +121,7 @@ func (r *run) decide(ctx context.Context, t *tool, options []jsonrpc.PermissionO
 	case r.opts.Yes:
 		return reject, byYes // there is only an "always" to say yes to
 	case r.opts.Unattended:
-		return reject, byUnattended
+		return reject, r.unattendedBy()
 	}
 	option, err := r.askPermission(ctx, t, options)
 	switch {
@@ -130,6 +131,14 @@ func (r *run) decide(ctx context.Context, t *tool, options []jsonrpc.PermissionO
 		return nil, byNobody
 	}
 	return option, byPerson
+}
+
+// unattendedBy says who refuses where nobody is asked: the person who said so, or the lack of a terminal.
+func (r *run) unattendedBy() string {
+	if r.noTerminal {
+		return policy.NoTerminal
+	}
+	return byUnattended
 }
 
 // pick gives the first option of the first kind that there is one of.
@@ -143,6 +152,9 @@ func pick(options []jsonrpc.PermissionOption, kinds ...string) *jsonrpc.Permissi
 	}
 	return nil
 }
+
+// thenEnter ends the keys of a question: a terminal gives what was typed by the line.
+const thenEnter = ", then Enter "
 
 // A choice is one answer to a question at the terminal.
 type choice struct {
@@ -183,7 +195,7 @@ func (r *run) askPermission(ctx context.Context, t *tool, options []jsonrpc.Perm
 	for _, c := range list {
 		labels = append(labels, c.label)
 	}
-	question := r.permissionText(t) + "   " + strings.Join(labels, "  ") + " "
+	question := r.permissionText(t) + "   " + strings.Join(labels, "  ") + thenEnter
 	var chosen *jsonrpc.PermissionOption
 	err := r.dialogue(ctx, func(ctx context.Context) error {
 		for {
@@ -198,7 +210,7 @@ func (r *run) askPermission(ctx context.Context, t *tool, options []jsonrpc.Perm
 					return nil
 				}
 			}
-			question = "  one of: " + strings.Join(labels, "  ") + " "
+			question = "  one of: " + strings.Join(labels, "  ") + thenEnter
 		}
 	})
 	return chosen, err

@@ -24,6 +24,8 @@ type run struct {
 	over    context.Context    // ends when questions are to be withdrawn: a cancelled turn
 	endTurn context.CancelFunc // of over
 
+	noTerminal bool // nobody is asked because of that, and not because somebody said so
+
 	approving sync.WaitGroup // the questions of Handler's own
 
 	mu      sync.Mutex
@@ -56,7 +58,7 @@ func Run(ctx context.Context, conn io.ReadWriteCloser, opts Options) (Outcome, e
 	r.over, r.endTurn = context.WithCancel(ctx)
 	defer r.endTurn()
 	if !opts.Terminal && !opts.Unattended && !opts.Yes && !opts.ReadOnly {
-		r.opts.Unattended = true
+		r.opts.Unattended, r.noTerminal = true, true
 		r.remark("no terminal to ask on: what the agent asks will be refused; choose with --yes, --read-only or --unattended")
 	}
 	// The peer is closed by hand below: it must outlive ctx by the moment that a last session/cancel needs.

@@ -334,7 +334,7 @@ func TestPermissions(t *testing.T) {
 		refused       int
 		shows         string
 	}{
-		{"yes", Options{Terminal: true}, "execute", allOptions, []string{"y"}, "1", 0, "? web wants to use  playwright: browser_click  \"Order\"\n    element: Order\n    target: e6\n    [y]es  [n]o  [a]lways this session  ne[v]er this session "},
+		{"yes", Options{Terminal: true}, "execute", allOptions, []string{"y"}, "1", 0, "? web wants to use  playwright: browser_click  \"Order\"\n    element: Order\n    target: e6\n    [y]es  [n]o  [a]lways this session  ne[v]er this session, then Enter "},
 		{"no", Options{Terminal: true}, "execute", allOptions, []string{"NO"}, "3", 1, ""},
 		{"always", Options{Terminal: true}, "execute", allOptions, []string{"a"}, "2", 0, ""},
 		{"never", Options{Terminal: true}, "execute", allOptions, []string{"v"}, "4", 1, ""},
@@ -349,7 +349,7 @@ func TestPermissions(t *testing.T) {
 		{"--read-only, a fetch", Options{ReadOnly: true}, "fetch", allOptions, nil, "3", 1, ""},
 		{"--unattended", Options{Unattended: true, Terminal: true}, "read", allOptions, nil, "3", 1, "refused (--unattended)"},
 		{"--unattended --yes", Options{Unattended: true, Yes: true}, "execute", allOptions, nil, "1", 0, ""},
-		{"no terminal", Options{}, "execute", allOptions, nil, "3", 1, "handler: no terminal to ask on"},
+		{"no terminal", Options{}, "execute", allOptions, nil, "3", 1, "refused (nobody was asked: no terminal)"},
 		{"no options", Options{Yes: true}, "execute", `[]`, nil, "cancelled", 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -560,6 +560,9 @@ func TestFailures(t *testing.T) {
 		{"error", scripted{}, Options{}, func(*scripted) (string, error) {
 			return "", &jsonrpc.Error{Code: -32603, Message: "Internal error", Data: json.RawMessage(`{"details":"no credit"}`)}
 		}, StatusFailed, "web answered the prompt with an error: Internal error: no credit (error -32603)"},
+		{"killed", scripted{}, Options{}, func(*scripted) (string, error) {
+			return "", &jsonrpc.Error{Code: -32603, Message: "the run was ended: the run was killed (handler kill)", Data: json.RawMessage(`{"ended":"kill"}`)}
+		}, StatusFailed, "the run was ended: the run was killed (handler kill)"},
 		{"gone", scripted{}, Options{}, func(a *scripted) (string, error) {
 			go a.peer.Close()
 			<-a.peer.Done()
