@@ -97,6 +97,12 @@ func (w *wired) serve(ctx context.Context, l net.Listener, startedBy string, idl
 			w.log.Warn("what a predecessor left was not swept; the next start tries again", "error", err)
 		}
 	})
+	wg.Go(func() {
+		// Not before listen, whose umask would be that of the store's folders too.
+		if err := w.artifacts.Ready(ctx); err != nil {
+			w.log.Error("no artifacts are kept", "error", err)
+		}
+	})
 	wg.Go(func() { watchdog(ctx) })
 	wg.Go(func() { w.watchSocket(ctx, l, cancel) })
 	ready.ok()

@@ -221,8 +221,8 @@ func (w *wired) wireRuns() error {
 	return nil
 }
 
-// wireArtifacts makes the store of artifacts and has it sweep what a crash left. A store that cannot be used is no
-// reason for the daemon not to start: whoever uses it is told why, until it is mended.
+// wireArtifacts makes the store of artifacts, which serve opens. A store that cannot be used is no reason for the daemon
+// not to start: whoever uses it is told why, until it is mended.
 func (w *wired) wireArtifacts() {
 	w.artifacts = artifacts.New(w.dirs.Artifacts(), artifacts.Options{
 		Logger: w.log.With("part", "artifacts"),
@@ -230,17 +230,7 @@ func (w *wired) wireArtifacts() {
 			w.runs.ArtifactChanged(w.artifacts.Describe(a), removed)
 		},
 	})
-	swept := make(chan struct{})
-	go func() {
-		defer close(swept)
-		if err := w.artifacts.Ready(context.Background()); err != nil {
-			w.log.Error("no artifacts are kept", "error", err)
-		}
-	}()
-	w.closing(func() error {
-		<-swept
-		return w.artifacts.Close()
-	})
+	w.closing(w.artifacts.Close)
 }
 
 // auditLife writes down that the daemon began or ended. A daemon that cannot write it goes on, so that it can say what

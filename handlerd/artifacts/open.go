@@ -105,8 +105,9 @@ func (s *Store) Ready(ctx context.Context) error {
 }
 
 func (s *Store) open(ctx context.Context) (err error) {
-	for _, d := range []string{s.contentDir(), s.tempDir(), s.viewDir()} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
+	for _, d := range []string{s.dir, s.contentDir(), s.tempDir(), s.viewDir()} {
+		// Whatever the umask is, or a person has made of it.
+		if err := errors.Join(os.MkdirAll(d, 0o700), os.Chmod(d, 0o700)); err != nil {
 			return err
 		}
 	}

@@ -156,6 +156,23 @@ func overwrite(t *testing.T, dir string, at int64, text string) {
 	}
 }
 
+// TestModes: the store's folders are the person's alone, and theirs to use, whatever they were.
+func TestModes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "artifacts")
+	for _, mode := range []os.FileMode{0o600, 0o755} {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, mode)); err != nil {
+			t.Fatal(err)
+		}
+		s := open(t, dir, Options{})
+		s.Close()
+		for _, name := range []string{".", "content", "runs", "tmp"} {
+			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o700 {
+				t.Errorf("%s: %v, %v", name, info.Mode(), err)
+			}
+		}
+	}
+}
+
 // TestNewer: what a newer Handler wrote is left alone.
 func TestNewer(t *testing.T) {
 	dir := t.TempDir()
