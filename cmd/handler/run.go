@@ -230,6 +230,8 @@ func (u *ui) headline(ctx context.Context, c *client.Client, id string, d dirs.D
 	switch run.Browser {
 	case "wayland":
 		parts = append(parts, "browser on your screen")
+	case types.BrowserGuarded:
+		parts = append(parts, "guarded browser")
 	case "headless":
 		parts = append(parts, "browser without a window")
 	}

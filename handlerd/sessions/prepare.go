@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/handlerd/handler/addons"
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/display"
@@ -136,6 +137,9 @@ func (r *Run) openDisplay(ctx context.Context, req types.RunRequest, spec *sandb
 	if slices.ContainsFunc(r.plan.SessionDefaults.MCPServers, func(s render.MCPServer) bool { return s.Name == "playwright" }) {
 		r.browser = "headless"
 	}
+	if slices.ContainsFunc(r.plan.Hosted, func(h render.Hosted) bool { return h.Name == addons.GuardedBrowser }) {
+		r.browser = types.BrowserGuarded
+	}
 	if !r.plan.Display && !req.Display {
 		return nil
 	}
@@ -155,7 +159,7 @@ func (r *Run) openDisplay(ctx context.Context, req types.RunRequest, spec *sandb
 		r.notice("%s", notice)
 	}
 	spec.Display = &sandbox.Display{Mode: sandbox.DisplayWayland, Socket: r.display.Socket}
-	if r.browser != "" {
+	if r.browser != "" && r.browser != types.BrowserGuarded {
 		r.browser = "wayland"
 	}
 	return nil

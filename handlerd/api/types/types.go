@@ -113,6 +113,9 @@ const (
 	StateStopping = "stopping"
 )
 
+// BrowserGuarded is the Browser of a run whose browser handlerd hosts (contract F).
+const BrowserGuarded = "guarded"
+
 // A Run is one life of one sandbox.
 type Run struct {
 	ID      string    `json:"id"`
@@ -122,7 +125,7 @@ type Run struct {
 	Turn    string    `json:"turn"` // "idle" or "working"
 	Since   time.Time `json:"since"`
 	Scopes  []Scope   `json:"scopes"`
-	Browser string    `json:"browser"`        // "wayland", "headless" or ""
+	Browser string    `json:"browser"`        // "wayland", "headless", BrowserGuarded or ""
 	Hosts   int       `json:"hosts"`          // how many allow rules there are
 	Asks    bool      `json:"asks,omitempty"` // a person is asked about hosts that no rule names
 	// Providers are the addresses that the run reaches through the proxy with a key of the person's (D.9).
