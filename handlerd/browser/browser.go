@@ -30,6 +30,7 @@ const (
 
 	LaunchTime   = time.Minute      // for a worker to answer
 	OpTime       = 30 * time.Second // for one operation of the browser
+	StuckTime    = 10 * time.Second // for the browser to answer anything, after an operation that took too long
 	AskTime      = 2 * time.Minute  // for a person to answer a question
 	DownloadTime = 2 * time.Minute  // for one download
 )

@@ -213,6 +213,39 @@ func TestLife(t *testing.T) {
 	})
 }
 
+// TestStuck: what takes too long is ended; a browser that answers nothing afterwards is closed, one that does is not.
+func TestStuck(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, Limits{})
+			r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`)
+			w := r.worker()
+			w.change(func(w *fakeWorker) {
+				w.hang, w.hangTool = make(chan struct{}), "browser_navigate"
+				if dead {
+					w.on["browser_navigate"] = nil
+					w.deaf = true
+				}
+			})
+			began := time.Now()
+			if dead {
+				r.refused("browser_navigate", `{"url":"http://shop.example.org/"}`, "F.8", "did not answer any more", "browser_navigate")
+				r.refused("browser_snapshot", `{}`, "there is no page yet")
+			} else {
+				r.refused("browser_navigate", `{"url":"http://shop.example.org/"}`, "F.8", "did not load within 30s", "browser_snapshot")
+				r.ok("browser_snapshot", `{}`)
+			}
+			if took := time.Since(began); took > OpTime+StuckTime {
+				t.Errorf("it took %v", took)
+			}
+			if (w.Err() != nil) != dead {
+				t.Errorf("deaf %v: the browser is closed: %v", dead, w.Err())
+			}
+			r.b.Close()
+		})
+	}
+}
+
 func TestLimits(t *testing.T) {
 	got := Limits{Sessions: 99, Tabs: 99, Life: time.Hour}.whole()
 	if got.Sessions != MaxSessions || got.Tabs != MaxTabs || got.Life != MaxLife || got.Idle != DefaultIdle {

@@ -38,7 +38,8 @@ type use struct {
 	policy Policy
 	worker Worker   // nil until open
 	notes  []string // what the agent should know besides the result
-	landed bool     // somewhere private: the browser was closed for it
+	landed bool     // the browser was closed for what this call saw, and its error says why
+	late   bool     // something took too long
 	looked bool     // the landing check was just made, and nothing was done since
 }
 
@@ -88,6 +89,11 @@ func (u *use) do(ctx context.Context) (*mcp.CallToolResult, error) {
 	result, err := u.tool.run(ctx, u)
 	if err != nil && u.worker != nil && !u.landed && ctx.Err() == nil && !u.alive() {
 		return nil, u.crashed()
+	}
+	if err != nil && u.late && !u.landed && ctx.Err() == nil {
+		if stuck := u.stuck(ctx); stuck != nil {
+			return nil, stuck
+		}
 	}
 	return result, err
 }

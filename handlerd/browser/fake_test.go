@@ -59,6 +59,7 @@ type fakeWorker struct {
 	err      error
 	hang     chan struct{} // closed when a hanging call begins; nil: none hangs
 	hangTool string
+	deaf     bool // it answers nothing once something hung
 }
 
 func newWorker() *fakeWorker {
@@ -88,8 +89,10 @@ func (w *fakeWorker) Call(ctx context.Context, tool string, args any) (*mcp.Call
 	}
 	w.mu.Lock()
 	w.calls, w.args[name] = append(w.calls, name), string(b)
-	if w.hang != nil && w.hangTool == name {
-		close(w.hang)
+	if w.hang != nil && w.hangTool == name || w.deaf && w.hang == nil {
+		if w.hang != nil {
+			close(w.hang)
+		}
 		w.hang = nil
 		w.mu.Unlock()
 		select {

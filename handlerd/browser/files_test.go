@@ -36,8 +36,8 @@ func TestScale(t *testing.T) {
 		bound        pictureBound
 		wantW, wantH int
 	}{
-		{100, 50, modelPicture, 100, 50}, {3136, 1000, modelPicture, 1568, 500}, {1280, 3000, croppedPicture, 1280, 1568},
-		{3000, 1, modelPicture, 1568, 1}, {1280, 720, questionPicture, 0, 0},
+		{100, 50, modelPicture, 100, 50}, {3136, 200, modelPicture, 1568, 100}, {160, 1600, croppedPicture, 160, 1568},
+		{3000, 1, modelPicture, 1568, 1}, {640, 360, questionPicture, 0, 0},
 	} {
 		p, err := scale(drawn(t, c.w, c.h), c.bound)
 		if err != nil {
@@ -62,13 +62,13 @@ func TestScale(t *testing.T) {
 // TestScreenshot: the model gets the picture, the person the artifact, and a full store is said and no failure.
 func TestScreenshot(t *testing.T) {
 	r, w := atShop(t)
-	big := drawn(t, 2000, 1000)
+	big := drawn(t, 2000, 100)
 	w.change(func(w *fakeWorker) {
 		w.on["browser_take_screenshot"] = func(*fakeWorker, string) *mcp.CallToolResult {
 			return &mcp.CallToolResult{Content: []mcp.Content{mcp.NewTextContent("### Result\n- [Screenshot](x.png)"), mcp.NewImageContent(base64.StdEncoding.EncodeToString(big), "image/png")}}
 		}
 		w.on["shot"] = func(*fakeWorker, string) *mcp.CallToolResult {
-			return result(map[string]any{"width": 1280, "height": 20000, "picture": base64.StdEncoding.EncodeToString(drawn(t, 1280, 2000))})
+			return result(map[string]any{"width": 1280, "height": 20000, "picture": base64.StdEncoding.EncodeToString(drawn(t, 160, 1600))})
 		}
 	})
 	res := r.call("browser_take_screenshot", `{}`)
@@ -79,11 +79,11 @@ func TestScreenshot(t *testing.T) {
 	if !ok || shot.MIMEType != "image/png" {
 		t.Fatalf("%+v", res.Content[1])
 	}
-	r.has(text(res), "1568×784", "made of one of 2000×1000", "artifact id0", "screenshot.png")
+	r.has(text(res), "1568×78", "made of one of 2000×100", "artifact id0", "screenshot.png")
 	if !bytes.Equal(r.store.data[0], big) || r.store.all[0].Owner != "user:1000" || r.store.all[0].Session != "s" {
 		t.Errorf("%+v", r.store.all[0])
 	}
-	r.ok("browser_take_screenshot", `{"fullPage":true}`, "1280×1568", "the first 1280×10000 of the page's 1280×20000")
+	r.ok("browser_take_screenshot", `{"fullPage":true}`, "160×1568", "the first 1280×10000 of the page's 1280×20000")
 	r.store.full = errors.New("artifacts are full: 1 GiB of 1 GiB, of which run r has 900 MiB")
 	r.ok("browser_take_screenshot", `{}`, "could not be kept", "artifacts are full")
 	r.refused("browser_take_screenshot", `{"target":"e99"}`, "F.3")

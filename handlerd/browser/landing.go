@@ -127,6 +127,7 @@ const (
 	lookupTime = 5 * time.Second  // for one name
 	lookupKeep = 30 * time.Second // before a name is looked up again
 	maxLookups = 256              // names that one check looks up
+	lookTries  = 3                // to look at tabs that come and go
 )
 
 // public checks that a place lies where the browser may be (F.5): by its scheme, by the class of a literal address, and
@@ -186,9 +187,16 @@ func (s *session) lookup(ctx context.Context, host string) (lookup, error) {
 // closes the browser, and nothing of it is read. settle waits until the URLs stand still.
 func (u *use) look(ctx context.Context, settle bool) (whereabouts, error) {
 	var at whereabouts
-	err := u.probe(ctx, "look", map[string]any{
-		"tabs": u.s.b.o.Limits.Tabs, "frames": maxFrames, "downloadTime": DownloadTime.Milliseconds(), "settle": settle,
-	}, &at)
+	var err error
+	for range lookTries {
+		err = u.probe(ctx, "look", map[string]any{
+			"tabs": u.s.b.o.Limits.Tabs, "frames": maxFrames, "downloadTime": DownloadTime.Milliseconds(), "settle": settle, "stop": u.late,
+		}, &at)
+		var torn *refusal
+		if !errors.As(err, &torn) || u.late || !strings.Contains(torn.reason, "has been closed") {
+			break // else a tab was closed while it was looked at
+		}
+	}
 	var modal *modalError
 	if errors.As(err, &modal) {
 		if landed := u.lookAtTabs(ctx); landed != nil {
@@ -201,6 +209,9 @@ func (u *use) look(ctx context.Context, settle bool) (whereabouts, error) {
 	}
 	if at.Closed > 0 {
 		u.notes = append(u.notes, fmt.Sprintf("Pages opened %d more tabs than the %d that there may be; those were closed.", at.Closed, u.s.b.o.Limits.Tabs))
+	}
+	if at.Dismissed > 0 {
+		u.note("%d dialogs were dismissed, since they would have blocked the other tabs: close those to see them.", at.Dismissed)
 	}
 	err = u.land(ctx, at.urls())
 	u.looked = err == nil

@@ -47,12 +47,7 @@ func (u *use) goTo(ctx context.Context, raw string, going func(context.Context) 
 	}
 	u.s.snapshot = nil
 	got, err := going(ctx)
-	var late *refusal
-	if errors.As(err, &late) && u.alive() {
-		// What is there by now counts, wherever it is.
-		if _, err := u.look(ctx, false); err != nil {
-			return u.explainModal(err)
-		}
+	if err != nil && u.late && u.alive() {
 		return refuse("F.8", fmt.Sprintf("the page did not load within %v", OpTime),
 			"What there is of it so far can be read with browser_snapshot; else try again later, or another page")
 	}

@@ -83,7 +83,8 @@ func (u *use) upstream(ctx context.Context, tool string, args any, within time.D
 	r, err := u.worker.Call(timed, tool, args)
 	if err != nil {
 		if ctx.Err() == nil && errors.Is(timed.Err(), context.DeadlineExceeded) {
-			return answer{}, refuse("F.8", fmt.Sprintf("the browser did not answer within %v", within), "")
+			u.late = true
+			return answer{}, refuse("F.8", fmt.Sprintf("the browser did not answer within %v", within), "Whether the call did something is not known: read the page with browser_snapshot")
 		}
 		return answer{}, err
 	}
@@ -110,9 +111,35 @@ func (u *use) upstream(ctx context.Context, tool string, args any, within time.D
 	return a, nil
 }
 
+// patience is how long our own programs may take: not long, once something took too long already.
+func (u *use) patience() time.Duration {
+	if u.late {
+		return StuckTime
+	}
+	return OpTime
+}
+
+// stuck closes a browser in which nothing answers any more, such as one whose page is in an endless loop, and says so.
+// It gives nil where the browser is well but for what was too late.
+func (u *use) stuck(ctx context.Context) error {
+	_, err := u.look(ctx, false)
+	var r *refusal
+	var modal *modalError
+	switch {
+	case err == nil, errors.As(err, &modal):
+		return nil
+	case ctx.Err() != nil, u.landed, !errors.As(err, &r), !u.alive():
+		return err
+	}
+	u.landed = true
+	u.s.closeThis(u.worker, "it did not answer any more")
+	u.s.tell() // here and now
+	return refuse("F.8", "the browser did not answer any more, and was closed", "A page of it may be in an endless loop: go to another one with browser_navigate")
+}
+
 // probe runs one of our programs and reads what it gives.
 func (u *use) probe(ctx context.Context, name string, arg, into any) error {
-	a, err := u.upstream(ctx, upstreamCode, map[string]any{"code": program(name, arg)}, OpTime)
+	a, err := u.upstream(ctx, upstreamCode, map[string]any{"code": program(name, arg)}, u.patience())
 	switch {
 	case err != nil:
 		return err
@@ -138,7 +165,8 @@ type whereabouts struct {
 		Workers []string `json:"workers"`
 	} `json:"tabs"`
 	ServiceWorkers []string `json:"serviceWorkers"`
-	Closed         int      `json:"closed"` // tabs over the bound
+	Closed         int      `json:"closed"`    // tabs over the bound
+	Dismissed      int      `json:"dismissed"` // dialogs that would have blocked other tabs
 }
 
 // An element is what the DOM says of one.

@@ -70,6 +70,11 @@ func (e *IsolationError) Error() string {
 // A Launcher starts workers. The daemon's main makes one over the sandbox driver. How long a worker lives, and how many
 // there are, is the Browser's to say; what one may use (memory, temporary storage, processes) is the launcher's.
 type Launcher interface {
+	// playwright-mcp must be so configured that nothing but browser_snapshot and our programs read a page (snapshot mode
+	// none: a snapshot of its own would renew the references that were checked), without an echo of code (codegen none,
+	// which would show what is typed), with absolute paths, and with a short settle time: the Browser settles by itself,
+	// and would pay for it at each of its programs.
+	//
 	// Launch starts a worker and returns when it answers (initialize is done; Chromium starts at the first call).
 	// When ctx ends before that, nothing of it is left. Failed isolation is an error, never a weaker worker.
 	Launch(ctx context.Context, s WorkerSpec) (Worker, error)

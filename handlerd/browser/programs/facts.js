@@ -3,7 +3,7 @@
 async (page) => {
   const arg = ARGUMENT;
   const describe = DESCRIBE;
-  const tree = (await page.ariaSnapshot({ mode: 'ai' })).split('\n');
+  const tree = (await page.ariaSnapshot({ mode: 'ai', timeout: 10000 })).split('\n');
   const out = { url: page.url(), title: '', elements: [], picture: '' };
   if (arg.picture)
     out.title = String(await page.title().catch(() => '')).slice(0, 500);

@@ -1,11 +1,21 @@
 // Where the browser is: the URLs of all tabs, frames and workers, once they stand still. It also sees to the bounds on
-// tabs and downloads, once a browser.
+// tabs, downloads and dialogs, once a browser.
 async (page) => {
   const arg = ARGUMENT;
   const context = page.context();
   if (!context.handlerGuard) {
-    context.handlerGuard = { closed: 0 };
-    const bound = (p) => p.on('download', (d) => setTimeout(() => d.cancel().catch(() => {}), arg.downloadTime));
+    context.handlerGuard = { closed: 0, dismissed: 0 };
+    const bound = (p) => {
+      p.on('download', (d) => setTimeout(() => d.cancel().catch(() => {}), arg.downloadTime));
+      // Tabs that opened each other share a process: the dialog of one would keep playwright-mcp waiting for all others.
+      p.on('dialog', async (d) => {
+        const pages = context.pages();
+        if (pages.length > 1 && (await Promise.all(pages.map((q) => q.opener()))).some(Boolean)) {
+          context.handlerGuard.dismissed++;
+          await d.dismiss().catch(() => {});
+        }
+      });
+    };
     context.pages().forEach(bound);
     context.on('page', (p) => {
       bound(p);
@@ -19,13 +29,19 @@ async (page) => {
     context.handlerGuard.closed++;
     await p.close().catch(() => {});
   }
+  if (arg.stop) {
+    // What still loads after all its time does not hold up what comes.
+    const devtools = await context.newCDPSession(page);
+    await devtools.send('Page.stopLoading');
+    await devtools.detach();
+  }
   const urls = () => context.pages().map((p) => p.frames().map((f) => f.url()));
   if (arg.settle) {
     for (let i = 0, last = ''; i < 5 && last !== (last = JSON.stringify(urls())); i++)
       await new Promise((done) => setTimeout(done, 100));
   }
-  const closed = context.handlerGuard.closed;
-  context.handlerGuard.closed = 0;
+  const { closed, dismissed } = context.handlerGuard;
+  Object.assign(context.handlerGuard, { closed: 0, dismissed: 0 });
   return {
     url: page.url(),
     tabs: context.pages().map((p) => ({
@@ -37,5 +53,6 @@ async (page) => {
     })),
     serviceWorkers: context.serviceWorkers().slice(0, arg.frames).map((w) => w.url()),
     closed,
+    dismissed,
   };
 }

@@ -1,7 +1,7 @@
 // The page as a tree, and then the fields that hold something, so that secrets can be masked.
 async (page) => {
   const arg = ARGUMENT;
-  const snapshot = await page.ariaSnapshot({ mode: 'ai', ...(arg.depth ? { depth: arg.depth } : {}) });
+  const snapshot = await page.ariaSnapshot({ mode: 'ai', timeout: 10000, ...(arg.depth ? { depth: arg.depth } : {}) });
   const title = await page.title();
   const collect = () => {
     const describe = DESCRIBE;
