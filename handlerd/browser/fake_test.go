@@ -70,7 +70,7 @@ func newWorker() *fakeWorker {
 }
 
 func programName(code string) string {
-	for name, mark := range map[string]string{"look": "serviceWorkers", "facts": "aria-ref=", "focus": "*:focus", "read": "collect", "shot": "fullPage: true"} {
+	for name, mark := range map[string]string{"look": "handlerGuard", "facts": "aria-ref=", "focus": "*:focus", "read": "collect", "shot": "fullPage: true"} {
 		if strings.Contains(code, mark) {
 			return name
 		}
@@ -160,23 +160,30 @@ func result(v any) *mcp.CallToolResult {
 	return mcp.NewToolResultText("### Result\n" + string(b))
 }
 
+// where is where.js. w.mu is held.
+func (w *fakeWorker) where() whereabouts {
+	var at whereabouts
+	at.URL = w.current.url
+	all := append([]fakePage{w.current}, w.tabs...)
+	at.Tabs = make([]struct {
+		Current bool     `json:"current"`
+		URL     string   `json:"url"`
+		Frames  []string `json:"frames"`
+		More    bool     `json:"more"`
+		Workers []string `json:"workers"`
+	}, len(all))
+	for i, p := range all {
+		at.Tabs[i].Current, at.Tabs[i].URL, at.Tabs[i].Frames, at.Tabs[i].Workers = i == 0, p.url, append([]string{p.url}, p.frames...), p.workers
+	}
+	at.ServiceWorkers = w.service
+	return at
+}
+
 func (w *fakeWorker) program(name, args string) any {
 	switch name {
 	case "look":
-		var at whereabouts
-		at.URL = w.current.url
-		all := append([]fakePage{w.current}, w.tabs...)
-		at.Tabs = make([]struct {
-			Current bool     `json:"current"`
-			URL     string   `json:"url"`
-			Frames  []string `json:"frames"`
-			More    bool     `json:"more"`
-			Workers []string `json:"workers"`
-		}, len(all))
-		for i, p := range all {
-			at.Tabs[i].Current, at.Tabs[i].URL, at.Tabs[i].Frames, at.Tabs[i].Workers = i == 0, p.url, append([]string{p.url}, p.frames...), p.workers
-		}
-		at.ServiceWorkers, at.Closed, w.closed = w.service, w.closed, 0
+		at := w.where()
+		at.Closed, w.closed = w.closed, 0
 		return at
 	case "facts":
 		f := facts{URL: w.current.url}
@@ -197,7 +204,7 @@ func (w *fakeWorker) program(name, args string) any {
 	case "focus":
 		return facts{URL: w.current.url, Elements: w.current.focus}
 	case "read":
-		return map[string]any{"snapshot": w.current.tree, "title": w.current.title, "fields": w.current.fields}
+		return map[string]any{"snapshot": w.current.tree, "title": w.current.title, "fields": w.current.fields, "at": w.where()}
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func TestLandingWhileReading(t *testing.T) {
 				w.current.url = private
 				switch during {
 				case "read":
-					return result(map[string]any{"snapshot": "- text: the secret page"})
+					return result(map[string]any{"snapshot": "- text: the secret page", "at": w.where()})
 				case "browser_navigate":
 					return mcp.NewToolResultText("### Page\n- Page URL: " + private)
 				case "facts":
@@ -76,6 +76,17 @@ func TestLandingWhileReading(t *testing.T) {
 		}
 		r.b.Close()
 	}
+}
+
+// TestReadingNowhere: a page that does not say where it is is not read.
+func TestReadingNowhere(t *testing.T) {
+	r, w := atShop(t)
+	w.change(func(w *fakeWorker) {
+		w.on["read"] = func(*fakeWorker, string) *mcp.CallToolResult {
+			return result(map[string]any{"snapshot": "- text: the secret page"})
+		}
+	})
+	r.refused("browser_snapshot", `{}`, "F.5", "!the secret page")
 }
 
 func (p fakePage) answerFacts(ref string) facts {

@@ -208,7 +208,8 @@ func (w *worker) sandboxSpec(enforced sandbox.Enforced) sandbox.Spec {
 		Env: map[string]string{
 			// Loopback too: what is asked of it is the proxy's to refuse, and nothing goes past it.
 			"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "NO_PROXY": "",
-			"HANDLER_SETTING_HEADLESS": "1", "HANDLER_SETTING_SNAPSHOT": "full", "HANDLER_BROWSER_FILES": WorkerFiles,
+			// No snapshot but those that are asked for: one after an action would renew the references that were checked.
+			"HANDLER_SETTING_HEADLESS": "1", "HANDLER_SETTING_SNAPSHOT": "none", "HANDLER_BROWSER_FILES": WorkerFiles,
 		},
 		Tmpfs:  []sandbox.Tmpfs{{Target: WorkerFiles, Bytes: or(lim.Storage, WorkerStorage)}},
 		RunDir: w.dir.Path(), Guest: w.l.o.Guest,

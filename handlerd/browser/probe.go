@@ -34,7 +34,7 @@ func program(name string, arg any) string {
 		panic(err)
 	}
 	text := strings.Replace(read(name), "ARGUMENT", string(b), 1)
-	return strings.ReplaceAll(text, "DESCRIBE", read("describe"))
+	return strings.NewReplacer("DESCRIBE", read("describe"), "WHERE", read("where")).Replace(text)
 }
 
 // uncommented is a program without the comment before it: playwright-mcp takes an expression.

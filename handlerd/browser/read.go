@@ -36,20 +36,23 @@ func (u *use) read(ctx context.Context, depth int) (reading, error) {
 		}
 	}
 	var got struct {
-		Snapshot string  `json:"snapshot"`
-		Title    string  `json:"title"`
-		Fields   []field `json:"fields"`
+		Snapshot string      `json:"snapshot"`
+		Title    string      `json:"title"`
+		Fields   []field     `json:"fields"`
+		At       whereabouts `json:"at"`
 	}
-	if err := u.probe(ctx, "read", map[string]any{"depth": depth}, &got); err != nil {
+	if err := u.probe(ctx, "read", map[string]any{"depth": depth, "frames": maxFrames}, &got); err != nil {
 		return reading{}, u.explainModal(err)
 	}
-	at, err := u.look(ctx, false)
-	if err != nil {
-		return reading{}, u.explainModal(err)
+	if got.At.URL == "" {
+		return reading{}, refuse("F.5", "where the page is cannot be said, and it is not read for that", "Try again")
+	}
+	if err := u.land(ctx, got.At.urls()); err != nil {
+		return reading{}, err
 	}
 	u.s.remember(got.Fields)
 	u.s.snapshot = parseNodes(got.Snapshot)
-	return reading{url: u.s.mask(at.URL), title: u.s.mask(got.Title), snapshot: u.s.mask(got.Snapshot)}, nil
+	return reading{url: u.s.mask(got.At.URL), title: u.s.mask(got.Title), snapshot: u.s.mask(got.Snapshot)}, nil
 }
 
 // readPage is read as a result.

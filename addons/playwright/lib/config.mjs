@@ -83,8 +83,9 @@ export function config(set, dirs, storageState) {
   const contextOptions = { viewport: headed ? null : set.viewport };
   if (storageState !== '') contextOptions.storageState = storageState;
   // A guarded browser (handlerd/browser): its files lie where handlerd takes them, each download once while it is on
-  // its way and once when it is whole; and how long it lives is handlerd's to say.
-  const guarded = set.files === '' ? {} : { capabilities: ['pdf'], timeouts: { idle: 0 } };
+  // its way and once when it is whole; and how long it lives is handlerd's to say. handlerd waits by itself until a page
+  // has settled, and would pay for the server's own half second at each of the programs by which it looks at pages.
+  const guarded = set.files === '' ? {} : { capabilities: ['pdf'], timeouts: { idle: 0, settle: 10 } };
   if (set.files !== '') launchOptions.downloadsPath = dirs.downloads;
   return {
     ...guarded,

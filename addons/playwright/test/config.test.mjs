@@ -71,7 +71,7 @@ test('a guarded browser keeps its files where handlerd takes them, makes PDFs an
   const env = { HANDLER_BROWSER_FILES: '/run/files', HTTPS_PROXY: 'http://127.0.0.1:3128', NO_PROXY: '' };
   const made = config(settings(env), { ...dirs, output: '/run/files/out', downloads: '/run/files/downloads' }, '');
   assert.deepEqual(made.capabilities, ['pdf']);
-  assert.deepEqual(made.timeouts, { idle: 0 });
+  assert.deepEqual(made.timeouts, { idle: 0, settle: 10 });
   assert.equal(made.outputDir, '/run/files/out');
   assert.equal(made.browser.launchOptions.downloadsPath, '/run/files/downloads');
   assert.equal(made.browser.launchOptions.chromiumSandbox, true);

@@ -2,6 +2,7 @@
 // tabs, downloads and dialogs, once a browser.
 async (page) => {
   const arg = ARGUMENT;
+  const where = WHERE;
   const context = page.context();
   if (!context.handlerGuard) {
     context.handlerGuard = { closed: 0, dismissed: 0 };
@@ -42,17 +43,5 @@ async (page) => {
   }
   const { closed, dismissed } = context.handlerGuard;
   Object.assign(context.handlerGuard, { closed: 0, dismissed: 0 });
-  return {
-    url: page.url(),
-    tabs: context.pages().map((p) => ({
-      current: p === page,
-      url: p.url(),
-      frames: p.frames().slice(0, arg.frames).map((f) => f.url()),
-      more: p.frames().length > arg.frames,
-      workers: p.workers().slice(0, arg.frames).map((w) => w.url()),
-    })),
-    serviceWorkers: context.serviceWorkers().slice(0, arg.frames).map((w) => w.url()),
-    closed,
-    dismissed,
-  };
+  return { ...where(page, arg.frames), closed, dismissed };
 }

@@ -1,6 +1,7 @@
-// The page as a tree, and then the fields that hold something, so that secrets can be masked.
+// The page as a tree, then the fields that hold something, so that secrets can be masked, and where the browser is then.
 async (page) => {
   const arg = ARGUMENT;
+  const where = WHERE;
   const snapshot = await page.ariaSnapshot({ mode: 'ai', timeout: 10000, ...(arg.depth ? { depth: arg.depth } : {}) });
   const title = await page.title();
   const collect = () => {
@@ -27,5 +28,5 @@ async (page) => {
     fields.push(...await Promise.race([read, late]));
     clearTimeout(timer);
   }
-  return { snapshot, title, fields };
+  return { snapshot, title, fields, at: where(page, arg.frames) };
 }
