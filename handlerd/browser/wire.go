@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -141,7 +142,10 @@ func (w *wire) send(ctx context.Context, message any) error {
 	stop := context.AfterFunc(ctx, func() { w.conn.SetWriteDeadline(time.Now().Add(wireLeave)) })
 	defer stop()
 	if _, err := w.conn.Write(append(line, '\n')); err != nil {
-		w.end(&wireError{"playwright-mcp takes no messages"})
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = &wireError{"playwright-mcp takes no messages"}
+		}
+		w.end(err) // anything else is its end, which its sandbox tells of
 		return w.why()
 	}
 	return nil
