@@ -334,7 +334,7 @@ func TestBrowserQuestions(t *testing.T) {
 		if got := d.given(); len(got) != 1 || got[0] != want {
 			t.Errorf("%+v", got)
 		}
-		if !strings.Contains(text, "picture of new\n? web wants to act on") || !strings.Contains(text, "\n  [y]es, once  [n]o ") || strings.Contains(text, "\x1b") {
+		if !strings.Contains(text, "picture of new\n? web wants to act on") || !strings.Contains(text, "\n  [y]es, once  [n]o, then Enter ") || strings.Contains(text, "\x1b") {
 			t.Errorf("the screen shows\n%s", text)
 		}
 	}
