@@ -121,7 +121,7 @@ E: The repository 'http://m trixie InRelease' is not signed." >&2; exit 25`, "40
 }
 
 func TestCancelEndsTheInstallation(t *testing.T) {
-	r := newRoom(t, "trap 'echo gone >>\"$0.ended\"; exit 1' TERM\necho up >&2\nsleep 60 & wait\n", "")
+	r := newRoom(t, "trap 'echo gone >>\"$0.ended\"; exit 1' TERM\nsleep 60 &\necho up >&2\nwait\n", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	started := time.Now()
 	err := r.BuildToolbox(ctx, "", BuildOptions{}, func(e Event) {

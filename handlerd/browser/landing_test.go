@@ -195,3 +195,46 @@ func FuzzPlace(f *testing.F) {
 		}
 	})
 }
+
+// TestEntered: where the agent's rules ask, the worker's proxy lets through what the person let this browser go to, no other
+// port and nothing that a rule denies, and only for as long as that browser lives.
+func TestEntered(t *testing.T) {
+	r := newRig(t, Limits{})
+	asking := policy.Network{Agent: "web", Unknown: policy.UnknownAsk}
+	r.setPolicy(func(p *Policy) { p.Rules, p.Network = asking, asking })
+	reaches := func(w *fakeWorker, host string, port uint16) policy.Action {
+		return w.spec.Network().Decide(host, port).Action
+	}
+	r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`)
+	w := r.worker()
+	if reaches(w, "shop.example.org", 80) != policy.Allow || reaches(w, "shop.example.org", 443) != policy.Ask || reaches(w, "a.example.org", 80) != policy.Ask {
+		t.Error("a yes is not for the one host and port")
+	}
+	r.answer = func(Question) (bool, error) { return false, nil }
+	r.refused("browser_navigate", `{"url":"http://a.example.org/"}`, "F.4", "said no")
+	if reaches(w, "a.example.org", 80) != policy.Ask {
+		t.Error("a no lets it through")
+	}
+	deny, err := policy.ParseRule(policy.KindDeny, "shop.example.org", "you")
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied := asking
+	denied.Rules = []policy.Rule{deny}
+	r.setPolicy(func(p *Policy) { p.Rules, p.Network = denied, denied })
+	if reaches(w, "shop.example.org", 80) != policy.Refuse {
+		t.Error("a deny rule does not win")
+	}
+	r.refused("browser_navigate", `{"url":"http://shop.example.org/"}`, "D.4", "denied")
+	r.setPolicy(func(p *Policy) { p.Rules, p.Network = asking, asking })
+	r.ok("browser_close", `{}`)
+	second := newWorker()
+	other := shop()
+	other.url = "http://other.example.org/"
+	second.web[other.url], r.next = other, []*fakeWorker{second}
+	r.answer = func(Question) (bool, error) { return true, nil }
+	r.ok("browser_navigate", `{"url":"http://other.example.org/"}`)
+	if reaches(second, "shop.example.org", 80) != policy.Ask {
+		t.Error("the next browser goes where the one before was let go to")
+	}
+}

@@ -42,8 +42,8 @@ func (u *use) goTo(ctx context.Context, raw string, going func(context.Context) 
 	if err := u.open(ctx, true); err != nil {
 		return err
 	}
-	if origin := u.s.place(raw).origin; origin != "" {
-		u.s.allowed[origin] = true
+	if p := u.s.place(raw); p.origin != "" {
+		u.s.enter(p)
 	}
 	u.s.snapshot = nil
 	got, err := going(ctx)

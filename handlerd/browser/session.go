@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/handlerd/handler/handlerd/gateway"
+	"github.com/handlerd/handler/policy"
 )
 
 // Why a call is ended from outside.
@@ -36,7 +39,8 @@ type session struct {
 	calls   map[*context.CancelCauseFunc]struct{} // of calls under way
 	idle    time.Time                             // since when no call is
 	timers  []*time.Timer
-	lost    string // why the browser before is gone, until the agent has been told
+	entered []policy.Rule // hosts that the person let this browser go to, though its rules ask about them
+	lost    string        // why the browser before is gone, until the agent has been told
 
 	// Of the call that holds busy.
 	snapshot map[string]node // the newest snapshot's references; nil if none was read or it is used up (F.3)
@@ -231,10 +235,33 @@ func (s *session) launch(ctx context.Context, p Policy) (Worker, error) {
 	return nil, err
 }
 
-// network is what the worker may reach, as of now: nothing, once the run is gone.
+// network is what the worker may reach, as of now: nothing, once the run is gone. Where the agent's rules ask about what
+// they do not name, the hosts that the person let this browser go to are let through; a deny rule still wins.
 func (s *session) network() network {
 	p, _ := s.b.o.Policy(s.key.run)
+	if p.Network.Unknown == policy.UnknownAsk {
+		s.b.mu.Lock()
+		defer s.b.mu.Unlock()
+		p.Network.Rules = append(p.Network.Rules[:len(p.Network.Rules):len(p.Network.Rules)], s.entered...)
+	}
 	return p.Network
+}
+
+// maxEntered bounds the hosts that one browser was let go to.
+const maxEntered = 500
+
+// enter remembers a place that the person let this browser go to. The caller holds busy.
+func (s *session) enter(p place) {
+	s.allowed[p.origin] = true
+	rule, err := policy.ParseRule(policy.KindAllow, net.JoinHostPort(p.host, strconv.Itoa(int(p.port))), "you, for this browser")
+	if err != nil {
+		return // an address that is not public, which only a rule of the person's lets through
+	}
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	if len(s.entered) < maxEntered && !slices.Contains(s.entered, rule) {
+		s.entered = append(s.entered, rule)
+	}
 }
 
 // watch waits for the worker's end, whoever brings it about.
@@ -287,6 +314,9 @@ func (s *session) closeLog(w Worker) {
 
 // forget drops what was known of the browser before. The caller holds busy.
 func (s *session) forget() {
+	s.b.mu.Lock()
+	s.entered = nil
+	s.b.mu.Unlock()
 	s.snapshot, s.allowed, s.masks, s.lookups, s.events, s.kept = nil, map[string]bool{}, nil, map[string]lookup{}, nil, 0
 }
 

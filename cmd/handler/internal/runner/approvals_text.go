@@ -42,8 +42,12 @@ func Details(a types.Approval) []string {
 	if b.Says != "" {
 		add("it says", approvals.Quote(b.Says))
 	}
+	to := "leads to"
+	if b.Visit {
+		to = "goes to"
+	}
 	for _, t := range b.Targets {
-		add("leads to", site(t.Site))
+		add(to, site(t.Site))
 		add("", t.URL)
 	}
 	if b.More > 0 {
