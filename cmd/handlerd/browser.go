@@ -78,7 +78,7 @@ func (w *wired) wireBrowser(guest string, resolver egress.Resolver) error {
 			return names.LookupNetIP(ctx, "ip", host)
 		},
 		Hosts:     func(run, session string) (func(string) http.Handler, func()) { return w.runs.Previews(run, session) },
-		OpenFile:  func(run, path string) (browser.File, error) { return w.runs.OpenScopeFile(run, path) },
+		OpenFile:  w.runs.OpenScopeFile,
 		Artifacts: w.artifacts, Owner: artifacts.Principal(os.Getuid()), Limits: limits, Logger: log,
 	})
 	if err != nil {

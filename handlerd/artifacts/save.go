@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/handlerd/handler/sandbox/beneath"
 )
 
 // What Save does where the name is taken.
@@ -82,8 +84,8 @@ func (s *Store) Save(ctx context.Context, owner, id string, req SaveRequest) (st
 	if err != nil {
 		return "", folderError(path, err)
 	}
-	defer unix.Close(dir)
-	name, err := s.saveIn(ctx, dir, req, f)
+	defer dir.Close()
+	name, err := s.saveIn(ctx, int(dir.Fd()), req, f)
 	if err != nil {
 		var known *SaveError
 		if errors.As(err, &known) {
@@ -115,20 +117,14 @@ func (r *SaveRequest) check() error {
 	return nil
 }
 
-// openBeneath opens a folder below scope without following a symlink or leaving it.
-func openBeneath(scope, folder string) (int, error) {
+// openBeneath opens a folder below scope (package beneath); "" is the scope itself.
+func openBeneath(scope, folder string) (*os.File, error) {
 	root, err := unix.Open(scope, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
 	defer unix.Close(root)
-	if folder == "" {
-		folder = "."
-	}
-	return unix.Openat2(root, folder, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	return beneath.OpenDir(root, filepath.ToSlash(filepath.Clean(folder)))
 }
 
 func folderError(path string, err error) *SaveError {

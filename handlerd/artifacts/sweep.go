@@ -57,8 +57,8 @@ func (s *Store) sweepSaves(ctx context.Context, db *store.DB) error {
 	}
 	for _, v := range all {
 		if dir, err := openBeneath(v.folder, ""); err == nil {
-			err = unix.Unlinkat(dir, v.temp, 0)
-			unix.Close(dir)
+			err = unix.Unlinkat(int(dir.Fd()), v.temp, 0)
+			dir.Close()
 			if err != nil && err != unix.ENOENT {
 				s.log.Warn("a half-saved file was not removed", "error", err)
 				continue

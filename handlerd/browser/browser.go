@@ -103,12 +103,6 @@ type Artifacts interface {
 	Get(ctx context.Context, owner, id string) (artifacts.Artifact, error)
 }
 
-// A File is a file of the workspace, opened for an upload.
-type File interface {
-	io.ReadCloser
-	Name() string // the path it was opened by
-}
-
 // Options of a Browser. All functions may be called concurrently.
 type Options struct {
 	Launcher Launcher
@@ -122,7 +116,7 @@ type Options struct {
 	// is called when the session's browser is gone. nil is none.
 	Hosts func(run, session string) (local func(host string) http.Handler, done func())
 	// OpenFile opens a file of the run's workspace by its path there; OpenBeneath is one way. nil refuses uploads.
-	OpenFile func(run, path string) (File, error)
+	OpenFile func(run, path string) (io.ReadCloser, error)
 	// Artifacts and Owner are where files go and whose they are. Artifacts may be nil.
 	Artifacts Artifacts
 	Owner     string

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"image"
 	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -133,7 +134,7 @@ func TestUpload(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "cv.txt"), []byte("my life"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.b.o.OpenFile = func(_, p string) (File, error) { return OpenBeneath([]string{dir}, p) }
+	r.b.o.OpenFile = func(_, p string) (io.ReadCloser, error) { return OpenBeneath([]string{dir}, p) }
 	r.refused("browser_file_upload", `{}`, "waits for no file chooser")
 	w.change(func(w *fakeWorker) {
 		w.modal = "- [File chooser]: can be handled by browser_file_upload"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -45,7 +46,7 @@ func newRig(t *testing.T, limits Limits) *rig {
 	}
 	b, err := New(Options{
 		Launcher: r, Policy: r.policy, Ask: r.ask, Resolve: r.resolve, Hosts: r.hosts, Artifacts: r.store, Owner: "user:1000", Limits: limits,
-		OpenFile: func(_, p string) (File, error) { return OpenBeneath([]string{t.TempDir()}, p) },
+		OpenFile: func(_, p string) (io.ReadCloser, error) { return OpenBeneath([]string{t.TempDir()}, p) },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"errors"
+	"io"
 
 	"github.com/handlerd/handler/handlerd/browser"
 	"github.com/handlerd/handler/handlerd/egress"
@@ -39,7 +40,7 @@ func (m *Manager) BrowserPolicy(run string) (browser.Policy, bool) {
 }
 
 // OpenScopeFile opens a regular file of a run's scopes for an upload: browser.Options.OpenFile.
-func (m *Manager) OpenScopeFile(run, path string) (browser.File, error) {
+func (m *Manager) OpenScopeFile(run, path string) (io.ReadCloser, error) {
 	r := m.live(run)
 	if r == nil {
 		return nil, errors.New("the run is over")

@@ -1,6 +1,7 @@
 // Package beneath opens files below a folder while a hostile process may change what lies in it: no symbolic link is
 // followed, no mount crossed, nothing but a regular file opened, and nothing waited for, whatever is renamed or put in
-// the way meanwhile. sandbox/podman and sandbox/fake open the files of their sandboxes with it.
+// the way meanwhile. The drivers open the files of their sandboxes with it, and handlerd what it reads and writes in a
+// scope.
 package beneath
 
 import (
@@ -42,6 +43,23 @@ func Open(dir int, name string) (*os.File, error) {
 	}
 	// The same file, by its descriptor. Without waiting: somebody inside may hold a lease on it.
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", at), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path.Base(name)), nil
+}
+
+// OpenDir opens a folder by its clean relative path below the folder that dir is a descriptor of; "." is that folder
+// itself. Errors are *fs.PathError.
+func OpenDir(dir int, name string) (*os.File, error) {
+	err := error(nil)
+	if name != "." {
+		err = check(name)
+	}
+	fd := -1
+	if err == nil {
+		fd, err = openat2(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
