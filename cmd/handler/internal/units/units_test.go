@@ -23,7 +23,7 @@ func bus(t *testing.T) string {
 	t.Helper()
 	daemon, err := exec.LookPath("dbus-daemon")
 	if err != nil {
-		t.Skip("dbus-daemon is not installed: make test installs it")
+		t.Skip("dbus-daemon is not installed: hack/prepare test installs it")
 	}
 	dir, err := os.MkdirTemp("", "bus")
 	if err != nil {
