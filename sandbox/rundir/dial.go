@@ -35,8 +35,11 @@ func (d *Dir) Dial(ctx context.Context, port int) (*net.UnixConn, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	defer func() { <-d.dialing }()
+	if err := ctx.Err(); err != nil { // its turn came when it was given up
+		return nil, err
+	}
 	conn, err := d.ask(ctx, guestwire.Frame{Kind: guestwire.Dial, Port: port})
-	<-d.dialing
 	if err != nil {
 		return nil, err
 	}
