@@ -80,7 +80,7 @@ func (u *ui) forward(cmd *cobra.Command, id string, port int, o forwardOptions) 
 	if err != nil {
 		return err
 	}
-	open, err := c.Forward(ctx, run.ID, port)
+	open, err := c.Forward(ctx, run.ID, port, l.Addr().String())
 	if err != nil {
 		return err
 	}

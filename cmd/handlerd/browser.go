@@ -64,7 +64,8 @@ func (w *wired) wireBrowser(guest string, resolver egress.Resolver) error {
 		Owed:  func(id string, err error) { w.runs.Owe(id, err) },
 		Audit: func(run string, r egress.Record) { w.runs.BrowserRefused(run, r) },
 		Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), Guest: guest,
-		Denied: denied, Resolver: resolver, Logger: log,
+		OwnListeners: func() []netip.AddrPort { return w.runs.Listeners() },
+		Denied:       denied, Resolver: resolver, Logger: log,
 	})
 	var names lookup = &net.Resolver{PreferGo: true}
 	if resolver != nil {
@@ -116,7 +117,7 @@ func (b *hostedBrowser) Event(e acp.Event) {
 	case acp.TurnCancelled:
 		b.TurnCancelled(b.run, e.Session)
 	case acp.TurnEnded:
-		b.TurnEnded(b.run, e.Session, false)
+		b.TurnEnded(b.run, e.Session)
 	case acp.SessionClosed:
 		b.SessionClosed(b.run, e.Session)
 	}

@@ -265,8 +265,8 @@ func (w *wired) apiOptions(stop func(), busy func() func()) api.Options {
 		Shell: func(ctx context.Context, id string, req types.ShellRequest) (api.Attached, error) {
 			return attached(w.runs.Shell(ctx, id, req))
 		},
-		Forward: func(ctx context.Context, id string, req types.PortRequest) (api.Attached, error) {
-			return attached(w.runs.Forward(ctx, id, req.Port))
+		Forward: func(ctx context.Context, id string, req types.ForwardRequest) (api.Attached, error) {
+			return attached(w.runs.Forward(ctx, id, req.Port, req.Listener))
 		},
 		Dial: func(ctx context.Context, id string, req types.PortRequest) (api.Attached, error) {
 			return attached(w.runs.Dial(ctx, id, req.Port))

@@ -77,7 +77,7 @@ type Options struct {
 	Shell func(ctx context.Context, id string, req types.ShellRequest) (Attached, error)
 	// Forward opens a port of a run to its person for as long as its client is there; Dial connects to such a port. nil
 	// where there are none.
-	Forward func(ctx context.Context, id string, req types.PortRequest) (Attached, error)
+	Forward func(ctx context.Context, id string, req types.ForwardRequest) (Attached, error)
 	Dial    func(ctx context.Context, id string, req types.PortRequest) (Attached, error)
 	Secrets func(ctx context.Context, agent string) ([]types.SecretCheck, error)
 	Stop    func()               // begins the daemon's end; returns at once

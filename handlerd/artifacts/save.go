@@ -119,20 +119,23 @@ func (r *SaveRequest) check() error {
 
 // openBeneath opens a folder below scope (package beneath); "" is the scope itself.
 func openBeneath(scope, folder string) (*os.File, error) {
-	root, err := unix.Open(scope, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	root, err := beneath.Root(scope)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(root)
-	return beneath.OpenDir(root, filepath.ToSlash(filepath.Clean(folder)))
+	defer root.Close()
+	return beneath.OpenDir(int(root.Fd()), filepath.ToSlash(filepath.Clean(folder)))
 }
 
 func folderError(path string, err error) *SaveError {
 	e := &SaveError{Path: path, Reason: "its folder cannot be opened: " + err.Error(), Err: err}
 	switch {
-	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
-		e.Reason = "a part of its folder is a symlink, or leads out of the scope"
+	case errors.Is(err, unix.ELOOP):
+		e.Reason = "a part of its folder is a symlink"
 		e.Hint = "name the folder itself"
+	case errors.Is(err, unix.EXDEV):
+		e.Reason = "its folder lies out of the scope, or on another file system than the scope"
+		e.Hint = "name a folder of the scope's own"
 	case errors.Is(err, fs.ErrNotExist):
 		e.Reason = "its folder does not exist"
 		e.Hint = "mkdir -p " + filepath.Dir(path)

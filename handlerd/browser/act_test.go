@@ -143,7 +143,7 @@ func TestApprovalIsForOneThing(t *testing.T) {
 // TestApprovalOfAnEndedTurn: a yes that comes after the turn is over does nothing.
 func TestApprovalOfAnEndedTurn(t *testing.T) {
 	r, w := atShop(t)
-	r.answer = func(Question) (bool, error) { r.b.TurnEnded("r", "s", false); return true, nil }
+	r.answer = func(Question) (bool, error) { r.b.TurnEnded("r", "s"); return true, nil }
 	r.refused("browser_click", `{"target":"e2"}`, "F.2")
 	if w.called("browser_click") != 0 {
 		t.Error("it was clicked")

@@ -193,18 +193,15 @@ func (b *Browser) TurnStarted(run, session string) {
 }
 
 // TurnEnded tells of its end: calls under way are ended, the worker's connections are cut, and nothing is served until
-// the next turn. A cancelled turn's browser is closed. It returns when that is done.
-func (b *Browser) TurnEnded(run, id string, cancelled bool) {
+// the next turn.
+func (b *Browser) TurnEnded(run, id string) {
 	b.mu.Lock()
-	ending := b.turnOver(run, id, cancelled)
-	b.mu.Unlock()
-	if cancelled {
-		b.closeAll(ending, "its turn was cancelled")
-	}
+	defer b.mu.Unlock()
+	b.turnOver(run, id, false)
 }
 
-// TurnCancelled is TurnEnded of a turn that was cancelled, for who cannot wait for a browser's end: authority and network
-// are gone when it returns, and the browser goes meanwhile.
+// TurnCancelled is TurnEnded of a turn that was cancelled: its browser is closed. Authority and network are gone when it
+// returns; who tells of it cannot wait for a browser's end, which comes meanwhile.
 func (b *Browser) TurnCancelled(run, id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -293,16 +290,9 @@ func (b *Browser) live(k key) bool {
 	return false
 }
 
-// A Holder is a browser that is there.
-type Holder struct {
+// A holder is a browser that is there, for the error when there is room for no more.
+type holder struct {
 	Run, Agent, Session string
 	Since               time.Time
 	Idle                time.Duration // since its last call ended; 0 while one is under way
-}
-
-// Holders lists the browsers that there are, for status and for the error when there is room for no more.
-func (b *Browser) Holders() []Holder {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.holders()
 }

@@ -31,7 +31,7 @@ func TestLazy(t *testing.T) {
 // TestGrant: nothing is served outside of a turn, in another session, or in a run that is over (F.2).
 func TestGrant(t *testing.T) {
 	r, w := atShop(t)
-	r.b.TurnEnded("r", "s", false)
+	r.b.TurnEnded("r", "s")
 	if !w.isCut() {
 		t.Error("the turn is over and the network is not cut")
 	}
@@ -61,11 +61,11 @@ func TestUnknownSession(t *testing.T) {
 		t.Fatal(text(got))
 	}
 	r.b.TurnStarted("r", "second")
-	r.b.TurnEnded("r", "s", false)
+	r.b.TurnEnded("r", "s")
 	if got := r.callAs("r", "", "browser_snapshot", `{}`); got.IsError {
 		t.Fatal(text(got))
 	}
-	r.b.TurnEnded("r", "second", false)
+	r.b.TurnEnded("r", "second")
 	if got := text(r.callAs("r", "", "browser_snapshot", `{}`)); !strings.Contains(got, "F.2") || !r.worker().isCut() {
 		t.Fatal(got)
 	}
@@ -82,7 +82,12 @@ func TestCancel(t *testing.T) {
 		var got *mcp.CallToolResult
 		wg.Go(func() { got = r.call("browser_wait_for", `{"text":"never"}`) })
 		<-hanging
-		r.b.TurnEnded("r", "s", cancelled)
+		if cancelled {
+			r.b.TurnCancelled("r", "s")
+			<-w.Done()
+		} else {
+			r.b.TurnEnded("r", "s")
+		}
 		wg.Wait()
 		if !got.IsError || !strings.Contains(text(got), "turn") {
 			t.Errorf("cancelled %v: %s", cancelled, text(got))
@@ -109,7 +114,7 @@ func TestEnds(t *testing.T) {
 	r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`)
 	w = r.worker()
 	r.b.RunEnded("r")
-	if w.Err() == nil || len(r.b.Holders()) != 0 {
+	if w.Err() == nil || len(r.holders()) != 0 {
 		t.Error("the run is over and its browser is not")
 	}
 	r.refused("browser_snapshot", `{}`, "F.2")
@@ -143,7 +148,7 @@ func TestLaunchFails(t *testing.T) {
 	r := newRig(t, Limits{Sessions: 1})
 	r.failing = errors.New("no usable sandbox")
 	r.refused("browser_navigate", `{"url":"http://shop.example.org/"}`, "F.1", "no usable sandbox", "tell your person")
-	if n := len(r.b.Holders()); n != 0 || r.gone != 1 {
+	if n := len(r.holders()); n != 0 || r.gone != 1 {
 		t.Errorf("%d places are held by what did not start, %d hosts given back", n, r.gone)
 	}
 	r.failing = nil
@@ -181,7 +186,7 @@ func TestIdle(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second) // the bubble's clock: it takes no time
 		synctest.Wait()
-		if w.Err() == nil || len(r.b.Holders()) != 0 {
+		if w.Err() == nil || len(r.holders()) != 0 {
 			t.Fatal("it was not ended")
 		}
 		r.refused("browser_snapshot", `{}`, "nothing was asked of it for 1m0s", "browser_navigate")

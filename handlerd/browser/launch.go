@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path"
 	"strings"
 	"time"
@@ -39,10 +40,12 @@ type SandboxOptions struct {
 	RunRoot string // parent of the run directories; short, private
 	Guest   string // host path of handler-guest
 	// Denied are rules that count whatever a WorkerSpec's Network says: see [ParseDenied]. May be empty.
-	Denied   []policy.Rule
-	Resolver egress.Resolver // may be nil
-	Dialer   egress.Dialer   // may be nil
-	Logger   *slog.Logger
+	Denied []policy.Rule
+	// OwnListeners are never reached, whatever the rules say (D.4): egress.Options. May be nil.
+	OwnListeners func() []netip.AddrPort
+	Resolver     egress.Resolver // may be nil
+	Dialer       egress.Dialer   // may be nil
+	Logger       *slog.Logger
 }
 
 // A SandboxLauncher starts workers in strict sandboxes. It is the [Launcher] of a daemon.
@@ -145,7 +148,7 @@ func (w *worker) openNetwork(context.Context) (err error) {
 			n.Rules = append(n.Rules[:len(n.Rules):len(n.Rules)], denied...)
 			return n
 		},
-		Local: w.spec.Local, Resolver: o.Resolver, Dialer: o.Dialer, Pool: w.l.pool, Logger: w.log,
+		Local: w.spec.Local, Resolver: o.Resolver, Dialer: o.Dialer, Pool: w.l.pool, Logger: w.log, OwnListeners: o.OwnListeners,
 		Audit: func(r egress.Record) {
 			if r.Verdict.Rule != cutOff().Rule {
 				o.Audit(w.spec.Run, r)

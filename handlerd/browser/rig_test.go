@@ -46,7 +46,7 @@ func newRig(t *testing.T, limits Limits) *rig {
 	}
 	b, err := New(Options{
 		Launcher: r, Policy: r.policy, Ask: r.ask, Resolve: r.resolve, Hosts: r.hosts, Artifacts: r.store, Owner: "user:1000", Limits: limits,
-		OpenFile: func(_, p string) (io.ReadCloser, error) { return OpenBeneath([]string{t.TempDir()}, p) },
+		OpenFile: func(string, string) (io.ReadCloser, error) { return nil, errors.New("not in the workspace") },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -240,4 +240,11 @@ func atShop(t *testing.T) (*rig, *fakeWorker) {
 	r.asked = nil
 	r.mu.Unlock()
 	return r, r.worker()
+}
+
+// holders gives the browsers that there are.
+func (r *rig) holders() []holder {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	return r.b.holders()
 }

@@ -348,18 +348,18 @@ func (b *Browser) full() error {
 }
 
 // holders is Holders with mu held.
-func (b *Browser) holders() []Holder {
-	var all []Holder
+func (b *Browser) holders() []holder {
+	var all []holder
 	for _, s := range b.sessions {
 		if !s.holding {
 			continue
 		}
-		h := Holder{Run: s.key.run, Agent: s.agent, Session: s.key.session, Since: s.since}
+		h := holder{Run: s.key.run, Agent: s.agent, Session: s.key.session, Since: s.since}
 		if len(s.calls) == 0 {
 			h.Idle = time.Since(s.idle)
 		}
 		all = append(all, h)
 	}
-	slices.SortFunc(all, func(x, y Holder) int { return x.Since.Compare(y.Since) })
+	slices.SortFunc(all, func(x, y holder) int { return x.Since.Compare(y.Since) })
 	return all
 }

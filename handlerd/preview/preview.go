@@ -87,14 +87,11 @@ func New(o Options) (*Session, error) {
 	paths := slices.Clone(o.Scopes)
 	slices.SortStableFunc(paths, func(a, b string) int { return len(b) - len(a) })
 	for _, p := range paths {
-		fd, err := unix.Openat2(unix.AT_FDCWD, p, &unix.OpenHow{
-			Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-		})
+		dir, err := beneath.Root(p)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("the scope %s: %w", p, err), s.closeScopes())
+			return nil, errors.Join(fmt.Errorf("the scope: %w", err), s.closeScopes())
 		}
-		s.scopes = append(s.scopes, scope{p, os.NewFile(uintptr(fd), p)})
+		s.scopes = append(s.scopes, scope{p, dir})
 	}
 	// Nobody's request: it ends by Close.
 	s.ctx, s.cancel = context.WithCancel(context.Background())

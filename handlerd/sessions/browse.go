@@ -2,11 +2,16 @@ package sessions
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/handlerd/handler/handlerd/browser"
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/policy"
+	"github.com/handlerd/handler/sandbox/beneath"
 )
 
 // live gives a run by its whole id; nil where there is none.
@@ -45,15 +50,44 @@ func (m *Manager) OpenScopeFile(run, path string) (io.ReadCloser, error) {
 	if r == nil {
 		return nil, errors.New("the run is over")
 	}
-	var scopes []string
-	for _, s := range r.scopes {
-		scopes = append(scopes, s.path)
+	return openScoped(r.scopes, path)
+}
+
+// openScoped opens a regular file by its absolute path, beneath the innermost scope that holds it (package beneath): what
+// a sandbox does not see of a scope, such as what the host has mounted in it, is not opened either.
+func openScoped(open []openScope, path string) (io.ReadCloser, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("%q is no absolute path", cut(path, maxNamedBytes))
 	}
-	f, err := browser.OpenBeneath(scopes, path)
+	s, rel, ok := innermost(open, filepath.Clean(path))
+	if !ok {
+		return nil, fmt.Errorf("%q is not in the workspace: %s", cut(path, maxNamedBytes), named(scopePaths(open)))
+	}
+	root, err := beneath.Root(s.path)
 	if err != nil {
-		return nil, err // and no typed nil
+		return nil, err
+	}
+	defer root.Close()
+	f, err := beneath.Open(int(root.Fd()), filepath.ToSlash(rel))
+	switch shown := cut(path, maxNamedBytes); {
+	case errors.Is(err, unix.ELOOP):
+		return nil, fmt.Errorf("%q leads through a symlink", shown)
+	case errors.Is(err, unix.EXDEV):
+		return nil, fmt.Errorf("%q lies on another file system than its workspace", shown)
+	case errors.Is(err, beneath.ErrNotRegular):
+		return nil, fmt.Errorf("%q is no regular file", shown)
+	case err != nil:
+		return nil, fmt.Errorf("%q: %w", shown, errors.Unwrap(err))
 	}
 	return f, nil
+}
+
+func scopePaths(open []openScope) []string {
+	var all []string
+	for _, s := range open {
+		all = append(all, s.path)
+	}
+	return all
 }
 
 // BrowserRefused writes down what the proxy of a run's browser refused.

@@ -3,7 +3,10 @@ package sessions
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"net/netip"
+	"slices"
 	"sync/atomic"
 
 	"github.com/handlerd/handler/handlerd/audit"
@@ -14,15 +17,17 @@ import (
 // A Forward is a port of a run's sandbox that the person has open: while it is, Dial reaches it. Its client has yet to
 // come; exactly one of Serve and Abort is called.
 type Forward struct {
-	run  *Run
-	port int
-	used atomic.Int64 // connections that were made
+	run    *Run
+	port   int
+	listen netip.AddrPort // where the person's own program listens for it
+	used   atomic.Int64   // connections that were made
 }
 
 // Forward opens a port of the run whose id begins with id to its person, and writes that down. It reaches the sandbox
-// only by Dial. A port that is open already is refused: its connections could not be told apart. Errors are
+// only by Dial. A port that is open already is refused: its connections could not be told apart. listener is the loopback
+// address and port where the person's program listens for it, which no sandbox reaches while it is open (D.4). Errors are
 // *fault.Fault.
-func (m *Manager) Forward(_ context.Context, id string, port int) (*Forward, error) {
+func (m *Manager) Forward(_ context.Context, id string, port int, listener string) (*Forward, error) {
 	r, err := m.find(id)
 	if err != nil {
 		return nil, err
@@ -30,7 +35,11 @@ func (m *Manager) Forward(_ context.Context, id string, port int) (*Forward, err
 	if err := checkPort(port); err != nil {
 		return nil, err
 	}
-	f := &Forward{run: r, port: port}
+	listen, err := netip.ParseAddrPort(listener)
+	if err != nil || !listen.Addr().Unmap().IsLoopback() || listen.Port() == 0 {
+		return nil, fault.New(fault.Usage, "listen on 127.0.0.1", "%q is no port of this machine's loopback", cut(listener, maxSubject))
+	}
+	f := &Forward{run: r, port: port, listen: listen}
 	if err := r.ports.openPort(f); err != nil {
 		return nil, err
 	}
@@ -40,6 +49,22 @@ func (m *Manager) Forward(_ context.Context, id string, port int) (*Forward, err
 	}
 	r.log.add("handlerd", "you opened "+f.subject()+" on the host")
 	return f, nil
+}
+
+// Listeners gives where the persons' programs listen for what is forwarded: egress.Options.OwnListeners.
+func (m *Manager) Listeners() []netip.AddrPort {
+	m.mu.Lock()
+	runs := slices.Collect(maps.Values(m.runs))
+	m.mu.Unlock()
+	var all []netip.AddrPort
+	for _, r := range runs {
+		r.ports.mu.Lock()
+		for _, f := range r.ports.open {
+			all = append(all, f.listen)
+		}
+		r.ports.mu.Unlock()
+	}
+	return all
 }
 
 func checkPort(port int) error {

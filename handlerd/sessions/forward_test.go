@@ -43,7 +43,7 @@ func echoPort(t *testing.T) int {
 // forward opens a port and gives its client and its end.
 func (w *world) forward(t *testing.T, r *Run, port int) (client net.Conn, done chan error) {
 	t.Helper()
-	f, err := w.m.Forward(t.Context(), r.ID(), port)
+	f, err := w.m.Forward(t.Context(), r.ID(), port, "127.0.0.1:1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,11 +92,11 @@ func TestForward(t *testing.T) {
 		c.Close()
 		<-served
 	}
-	if _, err := w.m.Forward(t.Context(), r.ID(), port); err == nil || !strings.Contains(err.Error(), "forwarded already") {
+	if _, err := w.m.Forward(t.Context(), r.ID(), port, "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "forwarded already") {
 		t.Errorf("twice: %v", err)
 	}
 	for _, bad := range []int{0, -1, 65536} {
-		if _, err := w.m.Forward(t.Context(), r.ID(), bad); err == nil || fault.Of(err).Kind != fault.Usage {
+		if _, err := w.m.Forward(t.Context(), r.ID(), bad, "127.0.0.1:1"); err == nil || fault.Of(err).Kind != fault.Usage {
 			t.Errorf("port %d: %v", bad, err)
 		}
 	}
@@ -164,13 +164,13 @@ func TestForwardRefused(t *testing.T) {
 	}
 	var all []*Forward
 	for n := range MaxForwards {
-		f, err := w.m.Forward(t.Context(), r.ID(), 40000+n)
+		f, err := w.m.Forward(t.Context(), r.ID(), 40000+n, "127.0.0.1:1")
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, f)
 	}
-	if _, err := w.m.Forward(t.Context(), r.ID(), 39999); err == nil || !strings.Contains(err.Error(), fmt.Sprint(MaxForwards)) {
+	if _, err := w.m.Forward(t.Context(), r.ID(), 39999, "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), fmt.Sprint(MaxForwards)) {
 		t.Errorf("one more: %v", err)
 	}
 	for _, f := range all {

@@ -55,7 +55,7 @@ func (r *Run) openNetwork(ctx context.Context, req types.RunRequest, spec *sandb
 	r.egress, err = egress.New(egress.Options{
 		Rules: r.network.get, Ask: r.askNetwork, Upstreams: ups, Key: key,
 		Resolver: r.m.opts.Resolver, Audit: r.auditEgress, Logger: r.m.log.With("run", r.id),
-		Failed: r.egressFailed, Pool: r.m.pool,
+		Failed: r.egressFailed, Pool: r.m.pool, OwnListeners: r.m.Listeners,
 	})
 	if err != nil {
 		return fault.Wrap(fault.Usage, err, "", "the network of agent %s", r.plan.Agent)

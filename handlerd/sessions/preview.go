@@ -25,9 +25,7 @@ func (m *Manager) Previews(run, _ string) (local func(host string) http.Handler,
 		}
 		return c, nil
 	}}
-	for _, s := range r.scopes {
-		o.Scopes = append(o.Scopes, s.path)
-	}
+	o.Scopes = scopePaths(r.scopes)
 	s, err := preview.New(o)
 	if err != nil {
 		r.log.add("handlerd", "the browser shows no files of the workspace: "+printable(err.Error(), maxNotice))

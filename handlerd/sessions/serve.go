@@ -74,8 +74,9 @@ func (r *Run) rules() *policy.Config {
 	}
 	config := &policy.Config{
 		Agent: r.plan.Agent, Scopes: open, Resolve: scopes.Resolve, ReadOnly: r.rulesOfScopes.ReadOnly(paths),
-		Reach:  func(host string, port uint16) policy.Verdict { return r.network.get().Decide(host, port) },
-		HostFS: r.plan.Policy.HostFS, HostTerminal: r.plan.Policy.HostTerminal, DenyClientMCP: r.plan.Policy.DenyClientMCP,
+		Reach:      func(host string, port uint16) policy.Verdict { return r.network.get().Decide(host, port) },
+		Transports: r.plan.MCPTransports,
+		HostFS:     r.plan.Policy.HostFS, HostTerminal: r.plan.Policy.HostTerminal, DenyClientMCP: r.plan.Policy.DenyClientMCP,
 	}
 	config.Answers = r.answers
 	if r.plan.SessionMCP == harness.SessionMCPACP {

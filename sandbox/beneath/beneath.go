@@ -26,6 +26,20 @@ const maxParts = 64
 // ErrNotRegular says that a path names something that is no regular file.
 var ErrNotRegular = errors.New("it is no regular file")
 
+// Root opens a folder by its absolute path, for the other functions; the caller closes it. No part of the path is a
+// symbolic link: somebody who may write to a folder above it could exchange it. Errors are *fs.PathError.
+func Root(dir string) (*os.File, error) {
+	if !path.IsAbs(dir) {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: errors.New("it is no absolute path")}
+	}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := retry(unix.AT_FDCWD, dir, how)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: err}
+	}
+	return os.NewFile(uintptr(fd), dir), nil
+}
+
 // Open opens a regular file for reading by its clean relative path below the folder that dir is a descriptor of. What
 // may be read of it is still its owner's to change: read it once, and bounded. Errors are *fs.PathError.
 func Open(dir int, name string) (*os.File, error) {
@@ -111,8 +125,12 @@ func create(dir int, name string) (int, error) {
 }
 
 func openat2(dir int, name string, flags uint64) (int, error) {
+	return retry(dir, name, unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: resolve})
+}
+
+func retry(dir int, name string, how unix.OpenHow) (int, error) {
 	for try := 1; ; try++ {
-		fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: resolve})
+		fd, err := unix.Openat2(dir, name, &how)
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) || try >= raceTries {
 			return fd, err
 		}

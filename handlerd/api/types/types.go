@@ -19,7 +19,7 @@ const (
 	// UpgradeShell is the protocol that POST /v1/runs/{id}/shell (ShellRequest) upgrades to: the frames of a shell in
 	// package sandbox/guestwire, of which the client is the host's end.
 	UpgradeShell = "handler-shell"
-	// UpgradeForward is the protocol that POST /v1/runs/{id}/forward (PortRequest) upgrades to: nothing is said; while the
+	// UpgradeForward is the protocol that POST /v1/runs/{id}/forward (ForwardRequest) upgrades to: nothing is said; while the
 	// connection is there, the port is open to UpgradeDial. It ends with the run.
 	UpgradeForward = "handler-forward"
 	// UpgradeDial is the protocol that POST /v1/runs/{id}/dial (PortRequest) upgrades to: the port's own bytes.
@@ -86,6 +86,13 @@ type ShellRequest struct {
 	Term     string   `json:"term"`     // the terminal's name, as in TERM
 	Rows     uint16   `json:"rows"`     // the terminal's size; 0 for a usual one
 	Cols     uint16   `json:"cols"`
+}
+
+// A ForwardRequest opens a port of the sandbox's loopback to the person, who listens for it on Listener, a loopback
+// address and port of this machine: no sandbox ever reaches that (D.4).
+type ForwardRequest struct {
+	Port     int    `json:"port"`
+	Listener string `json:"listener"`
 }
 
 // A PortRequest asks for a port of the sandbox's loopback, 1 to 65535.

@@ -175,12 +175,3 @@ func (m *Manager) job(ctx context.Context, start func(context.Context, string, s
 		return fmt.Errorf("%s: %w", unit, ctx.Err())
 	}
 }
-
-// Listening tells whether systemd listens on the daemon's socket.
-func (m *Manager) Listening(ctx context.Context) (bool, error) {
-	p, err := m.conn.GetUnitPropertyContext(ctx, systemd.Socket, "ActiveState")
-	if err != nil {
-		return false, err
-	}
-	return p.Value.Value() == "active", nil
-}
