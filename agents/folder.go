@@ -43,18 +43,26 @@ func file(dir, name string) (string, error) {
 
 // Load reads the agent called name from dir (~/.config/handler/agents). A missing one is a *NotFoundError.
 func Load(dir, name string) (*Agent, error) {
-	path, err := file(dir, name)
+	path, data, err := load(dir, name)
 	if err != nil {
 		return nil, err
 	}
-	data, err := read(path)
+	return Parse(name, path, data)
+}
+
+// load gives an agent's file and what is in it.
+func load(dir, name string) (path string, data []byte, err error) {
+	if path, err = file(dir, name); err != nil {
+		return "", nil, err
+	}
+	data, err = read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &NotFoundError{Name: name, Near: near(name, names(dir))}
+		return "", nil, &NotFoundError{Name: name, Near: near(name, names(dir))}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("agent %s: %w", name, err)
+		return "", nil, fmt.Errorf("agent %s: %w", name, err)
 	}
-	return Parse(name, path, data)
+	return path, data, nil
 }
 
 // Find is Load, with the harnesses' own names as agents without settings (Builtin). A saved agent that has a

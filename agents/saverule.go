@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 
 	"github.com/handlerd/handler/configfile"
@@ -15,16 +14,9 @@ import (
 // written. A missing agent is a *NotFoundError. A file that spells its rules in a way that cannot be edited so is left
 // alone, and the error says what to do.
 func SaveRules(dir, name string, edit func(*Agent) error, check func(*Agent) error) (*Agent, error) {
-	path, err := file(dir, name)
+	path, data, err := load(dir, name)
 	if err != nil {
 		return nil, err
-	}
-	data, err := read(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &NotFoundError{Name: name, Near: near(name, names(dir))}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("agent %s: %w", name, err)
 	}
 	before, err := Parse(name, path, data)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/handlerd/handler/sandbox/duplex"
 )
 
 // Bounds of the way to the proxy.
@@ -53,32 +55,7 @@ func proxyConn(c *net.TCPConn, path string) {
 		refuse(c, "Handler's proxy is not there: this sandbox has no network now\n")
 		return
 	}
-	u := out.(*net.UnixConn)
-	back := make(chan struct{})
-	go func() {
-		defer close(back)
-		join(c, u)
-	}()
-	join(u, c)
-	<-back
-	_ = c.Close()
-	_ = u.Close()
-}
-
-type halfCloser interface {
-	net.Conn
-	CloseWrite() error
-}
-
-// join copies src to dst. A clean end is passed on, and the other way goes on; a failure ends both ways, so that
-// neither waits for the other for ever.
-func join(dst, src halfCloser) {
-	if _, err := io.Copy(dst, src); err != nil {
-		_ = dst.Close()
-		_ = src.Close()
-		return
-	}
-	_ = dst.CloseWrite()
+	duplex.Join(c, out.(*net.UnixConn))
 }
 
 // refuse answers 503. It takes what the client has sent for a moment, since closing over unread bytes would reset

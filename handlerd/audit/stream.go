@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"time"
 )
 
 // Stream calls each for the last n records of the log at path that match chooses, oldest first, and with follow goes on
@@ -45,18 +44,10 @@ func Stream(ctx context.Context, path string, n int, follow bool, match Match, e
 		return err
 	}
 	f.each = each
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		if err := f.read(); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	if err := f.follow(ctx); ctx.Err() == nil {
+		return err
 	}
+	return nil
 }
 
 // older gives the last n chosen records of the files that were put aside, but for the one that is followed, which may

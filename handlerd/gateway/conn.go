@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/handlerd/handler/handlerd/acp/jsonrpc"
 	"github.com/handlerd/handler/sandbox/guestwire"
 )
 
@@ -110,19 +112,21 @@ func (c *client) run(ctx context.Context, cancel context.CancelFunc, r *bufio.Re
 	defer cancel()
 	work.Go(func() { c.sendNotices(ctx) })
 	busy := make(chan struct{}, MaxCalls)
+	lines := jsonrpc.NewLineReader(r, MaxLine)
 	for {
-		line, err := readLine(r)
+		line, err := lines.Next()
 		switch {
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			return nil
-		case errors.Is(err, errLong):
-			c.send(mcp.NewJSONRPCError(mcp.NewRequestId(nil), mcp.INVALID_REQUEST, errLong.Error(), nil))
+		case errors.Is(err, jsonrpc.ErrLineTooLong):
+			c.send(mcp.NewJSONRPCError(mcp.NewRequestId(nil), mcp.INVALID_REQUEST, tooLong, nil))
 			continue
 		case err != nil:
 			return err
 		case len(line) == 0:
 			continue
 		}
+		line = bytes.Clone(line) // it outlives the reading of the next one
 		if !isCall(line) {
 			if answer := s.HandleMessage(ctx, line); answer != nil {
 				c.send(answer)
@@ -151,31 +155,7 @@ func isCall(line []byte) bool {
 	return json.Unmarshal(line, &m) == nil && m.Method == string(mcp.MethodToolsCall)
 }
 
-var errLong = errors.New("the message is longer than 16 MiB")
-
-// readLine reads one line of at most MaxLine bytes; the rest of a longer one is skipped.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	long := false
-	for {
-		part, err := r.ReadSlice('\n')
-		if !long && len(line)+len(part) > MaxLine {
-			line, long = nil, true
-		}
-		if !long {
-			line = append(line, part...)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case err != nil:
-			return nil, err // a line without its end is none
-		case long:
-			return nil, errLong
-		}
-		return line[:len(line)-1], nil
-	}
-}
+const tooLong = "the message is longer than 16 MiB"
 
 // send writes one message. A client that takes nothing for too long is cut off.
 func (c *client) send(m any) {

@@ -56,9 +56,7 @@ func (l *runLog) add(from, text string) { l.charge(from, from, text) }
 
 // charge is add for a line that takes the room of another than whom it is from.
 func (l *runLog) charge(payer, from, text string) {
-	if len(text) > MaxLogLine {
-		text = strings.ToValidUTF8(text[:MaxLogLine], "") + " …"
-	}
+	text = cut(text, MaxLogLine)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {

@@ -30,12 +30,17 @@ const clockTicks = 100
 // not counted: they are a cache, mostly of images that all sandboxes share. docs/handlers/security.md says what cannot
 // be seen this way.
 func (d *Driver) Stats(ctx context.Context, id string) (sandbox.Stats, error) {
+	return d.measured(ctx, id, (*view).measure)
+}
+
+// measured looks at a running sandbox by how.
+func (d *Driver) measured(ctx context.Context, id string, how func(*view) (sandbox.Stats, error)) (sandbox.Stats, error) {
 	v, done, err := d.viewOf(ctx, id)
 	if err != nil || v == nil {
 		return sandbox.Stats{}, err
 	}
 	defer done()
-	s, err := v.measure()
+	s, err := how(v)
 	if err != nil {
 		return s, d.engineError("stats", err)
 	}

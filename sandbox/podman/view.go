@@ -288,16 +288,7 @@ func tmpfsUsed(fd int) int64 {
 // process that maps it, and once more where a tmpfs holds it. What is in memory and mapped nowhere is looked for only
 // when the machine's shared memory has grown.
 func (d *Driver) Glance(ctx context.Context, id string) (sandbox.Stats, error) {
-	v, done, err := d.viewOf(ctx, id)
-	if err != nil || v == nil {
-		return sandbox.Stats{}, err
-	}
-	defer done()
-	s, err := v.glance()
-	if err != nil {
-		return s, d.engineError("stats", err)
-	}
-	return s, nil
+	return d.measured(ctx, id, (*view).glance)
 }
 
 func (v *view) glance() (sandbox.Stats, error) {

@@ -15,21 +15,22 @@ const (
 	keepBuffer     = 1 << 20 // a buffer that grew past this is given back after its line
 )
 
-// A lineReader gives one line at a time. The slice it gives is good until the next call.
-type lineReader struct {
+// A LineReader gives one line of a stream at a time, bounded.
+type LineReader struct {
 	r   *bufio.Reader
 	max int
 	buf []byte
 }
 
-func newLineReader(r io.Reader, max int) *lineReader {
-	return &lineReader{r: bufio.NewReaderSize(r, readBuffer), max: max}
+// NewLineReader makes a LineReader of lines of at most max bytes, their ends not counted.
+func NewLineReader(r io.Reader, max int) *LineReader {
+	return &LineReader{r: bufio.NewReaderSize(r, readBuffer), max: max}
 }
 
-// next gives the next line without its line ending. A line over the bound is skipped whole and reported with
+// Next gives the next line without its line ending; the slice is good until the next call. A line over the bound is skipped whole and reported with
 // ErrLineTooLong and its beginning; reading may go on. What follows the last line ending is half a line and is
 // never given: io.ErrUnexpectedEOF.
-func (l *lineReader) next() ([]byte, error) {
+func (l *LineReader) Next() ([]byte, error) {
 	if cap(l.buf) > keepBuffer {
 		l.buf = nil
 	}

@@ -259,9 +259,9 @@ func (p *Peer) write() {
 func (p *Peer) read(ctx context.Context) {
 	defer close(p.done)
 	defer p.stop()
-	lines := newLineReader(p.rwc, p.opts.MaxLine)
+	lines := NewLineReader(p.rwc, p.opts.MaxLine)
 	for {
-		line, err := lines.next()
+		line, err := lines.Next()
 		switch {
 		case err == nil && len(line) == 0:
 		case err == nil:
