@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -100,7 +101,7 @@ type Element struct{ Role, Name string }
 // Artifacts is what the browser needs of the artifacts' store.
 type Artifacts interface {
 	Add(ctx context.Context, m artifacts.Meta, r io.Reader) (artifacts.Artifact, error)
-	Get(ctx context.Context, owner, id string) (artifacts.Artifact, error)
+	Open(ctx context.Context, owner, id string) (artifacts.Artifact, *os.File, error)
 }
 
 // Options of a Browser. All functions may be called concurrently.
@@ -173,9 +174,7 @@ type instance struct {
 func (i *instance) Tools(context.Context) ([]mcp.Tool, error) {
 	var all []mcp.Tool
 	for _, t := range tools() {
-		if t.run != nil {
-			all = append(all, t.definition())
-		}
+		all = append(all, t.definition())
 	}
 	return all, nil
 }

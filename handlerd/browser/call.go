@@ -195,7 +195,7 @@ func (u *use) decode(into any) error {
 
 func findTool(name string) (tool, bool) {
 	for _, t := range tools() {
-		if t.name == name && t.run != nil {
+		if t.name == name {
 			return t, true
 		}
 	}

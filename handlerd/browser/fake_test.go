@@ -40,6 +40,7 @@ type fakePage struct {
 // A fakeWorker stands in for a sandbox with playwright-mcp: it knows the tools and our programs, and does what a test
 // says on each.
 type fakeWorker struct {
+	toolbox  func(argv []string) ([]byte, error) // what Run runs
 	mu       sync.Mutex
 	spec     WorkerSpec
 	current  fakePage
@@ -230,8 +231,13 @@ func (w *fakeWorker) WriteFile(_ context.Context, name string, content io.Reader
 	return "/in/" + name, err
 }
 
-func (w *fakeWorker) Run(context.Context, []string, int64) ([]byte, error) {
-	return nil, errors.New("nothing runs here")
+func (w *fakeWorker) Run(_ context.Context, argv []string, _ int64) ([]byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.toolbox == nil {
+		return nil, errors.New("nothing runs here")
+	}
+	return w.toolbox(argv)
 }
 
 func (w *fakeWorker) CutNetwork()   { w.setCut(true) }
@@ -304,13 +310,20 @@ func (s *fakeStore) Add(_ context.Context, m artifacts.Meta, r io.Reader) (artif
 	return a, nil
 }
 
-func (s *fakeStore) Get(_ context.Context, owner, id string) (artifacts.Artifact, error) {
+func (s *fakeStore) Open(_ context.Context, owner, id string) (artifacts.Artifact, *os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range s.all {
+	for i, a := range s.all {
 		if a.ID == id && a.Owner == owner {
-			return a, nil
+			f, err := os.CreateTemp("", "artifact")
+			if err != nil {
+				return artifacts.Artifact{}, nil, err
+			}
+			os.Remove(f.Name())
+			_, err = f.Write(s.data[i])
+			_, seek := f.Seek(0, io.SeekStart)
+			return a, f, errors.Join(err, seek)
 		}
 	}
-	return artifacts.Artifact{}, &artifacts.NotFoundError{ID: id}
+	return artifacts.Artifact{}, nil, &artifacts.NotFoundError{ID: id}
 }

@@ -75,13 +75,11 @@ func tools() []tool {
 			`{"width":{"type":"integer","minimum":200,"maximum":4096},"height":{"type":"integer","minimum":200,"maximum":4096}}`, []string{"width", "height"}, runResize},
 		{"browser_take_screenshot", "Take a picture", "Takes a picture of what the page shows, of one element, or of the whole page, cut to its bounds. Your person gets it as an artifact.", reads,
 			`{"element":` + elementProperty + `,"target":` + targetProperty + `,"type":{"type":"string","enum":["png","jpeg"],"default":"png"},"fullPage":{"type":"boolean"}}`, nil, runScreenshot},
-		{"browser_pdf_save", "Save as PDF", "Saves the page as a PDF, which your person gets as an artifact.", reads, `{}`, nil, nil},
-		{"browser_read_pdf", "Read a PDF", "Gives the text of a PDF page by page: one of this session's artifacts, or one at an address.", moves,
-			`{"artifact":{"type":"string","description":"an artifact's id"},"url":{"type":"string"},"first":{"type":"integer","minimum":1,"default":1},"last":{"type":"integer","minimum":1,"description":"at most 20 pages at once"}}`, nil, nil},
-		{"browser_pdf_pages", "Show a PDF's pages", "Gives pages of a PDF as pictures, at most 4 at once.", moves,
-			`{"artifact":{"type":"string","description":"an artifact's id"},"url":{"type":"string"},"first":{"type":"integer","minimum":1,"default":1},"last":{"type":"integer","minimum":1}}`, nil, nil},
-		{"browser_search", "Search the web", "Searches the web through a public result page. A page that asks whether you are a person is reported, not got around.", moves,
-			`{"query":{"type":"string","maxLength":400},"engine":{"type":"string","enum":["duckduckgo","bing"],"default":"duckduckgo"}}`, []string{"query"}, nil},
+		{"browser_pdf_save", "Save as PDF", "Saves the page as a PDF, which your person gets as an artifact.", reads, `{}`, nil, runPDFSave},
+		{"browser_read_pdf", "Read a PDF", "Gives the text of a PDF page by page. It is an artifact of this session: a page that was saved, or a download.", reads,
+			`{"artifact":{"type":"string","maxLength":40,"description":"the id of an artifact of this session: a saved page or a download"},"first":{"type":"integer","minimum":1,"default":1},"last":{"type":"integer","minimum":1,"description":"at most 20 pages at once"}}`, []string{"artifact"}, runReadPDF},
+		{"browser_pdf_pages", "Show a PDF's pages", "Gives pages of a PDF as pictures, which your person gets as artifacts too.", reads,
+			`{"artifact":{"type":"string","maxLength":40,"description":"the id of an artifact of this session: a saved page or a download"},"first":{"type":"integer","minimum":1,"default":1},"last":{"type":"integer","minimum":1,"description":"at most 4 pages at once"}}`, []string{"artifact"}, runPDFPages},
 		{"browser_close", "Close the browser", "Closes the browser; the next call starts a new one with nothing of this one.", reads, `{}`, nil, runClose},
 	}
 }

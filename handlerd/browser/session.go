@@ -47,8 +47,10 @@ type session struct {
 	allowed  map[string]bool // origins that the person allowed in this browser
 	masks    []string        // values of secret fields that were seen in this browser
 	lookups  map[string]lookup
-	events   []string // downloads that upstream told of and that are not artifacts yet
-	kept     int      // downloads that became artifacts
+	events   []string          // downloads that upstream told of and that are not artifacts yet
+	kept     int               // downloads that became artifacts
+	pdfs     map[string]string // where artifacts lie in the sandbox of pdfsIn, by their ids
+	pdfsIn   Worker
 }
 
 // session gives the caller's, made where there is none.

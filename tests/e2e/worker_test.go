@@ -253,6 +253,13 @@ func TestWorker(t *testing.T) {
 	if out, err := w.Run(t.Context(), []string{"pdftotext", name, "-"}, 1<<20); err != nil || !strings.Contains(string(out), "letter.txt says good morning") {
 		t.Errorf("pdftotext: %q %v", out, err)
 	}
+	if out, err := w.Run(t.Context(), []string{"pdfinfo", name}, 64<<10); err != nil || !strings.Contains(string(out), "\nPages:           1\n") {
+		t.Errorf("pdfinfo: %q %v", out, err)
+	}
+	picture, err := w.Run(t.Context(), []string{"pdftoppm", "-png", "-singlefile", "-scale-to", "400", "-f", "1", "-l", "1", name}, 10<<20)
+	if err != nil || !strings.HasPrefix(string(picture), "\x89PNG\r\n") {
+		t.Errorf("pdftoppm: %d bytes, %.20q, %v", len(picture), picture, err)
+	}
 
 	w.CutNetwork()
 	text, isError := tell(t, w, "browser_navigate", map[string]any{"url": siteURL + "/"})
