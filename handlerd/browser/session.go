@@ -346,7 +346,7 @@ func (b *Browser) full() error {
 		by = append(by, text)
 	}
 	return refuse("F.8", fmt.Sprintf("there are %d browsers already, and no more may be: %s", len(holders), strings.Join(by, "; ")),
-		"wait until one is idle, or tell your person: handler stop RUN, or HANDLER_BROWSER_MAX_SESSIONS (at most 8) of the daemon")
+		"wait until one is idle, or tell your person: handler kill RUN, or HANDLER_BROWSER_MAX_SESSIONS (at most 8) of the daemon")
 }
 
 // holders is Holders with mu held.

@@ -29,7 +29,7 @@ func checkSystemd(_ context.Context, m *machine) []Finding {
 	return ok(id, "systemd user session; logging out ends runs (they go on after: loginctl enable-linger)")
 }
 
-// Space below which something is said: a toolbox is some 1.3 GB, twice with its id-mapped copy, and building one
+// Space below which something is said: a toolbox is some 1.9 GB, twice with its id-mapped copy, and building one
 // needs as much again.
 const (
 	wantStorage = 8 << 30
