@@ -32,7 +32,7 @@ var (
 // a path could mean by it (C02 in the list of pitfalls: "..", slashes, NUL).
 func ValidName(name string) error {
 	if !namePattern.MatchString(name) {
-		return fmt.Errorf("%q is not a name: use lower-case letters, digits and \"-\", beginning with a letter or digit, at most 64", clip(name))
+		return fmt.Errorf("%q is not a name: use lower-case letters, digits and \"-\", beginning with a letter or digit, at most 64", configfile.Clip(name))
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (m *Manifest) check() error {
 func (m *Manifest) checkCommands() error {
 	for i, name := range m.Commands {
 		if !commandPattern.MatchString(name) {
-			return fmt.Errorf("commands[%d] %q is not a plain name of a file in the addon's bin folder", i, clip(name))
+			return fmt.Errorf("commands[%d] %q is not a plain name of a file in the addon's bin folder", i, configfile.Clip(name))
 		}
 		if slices.Index(m.Commands, name) != i {
 			return fmt.Errorf("commands: %q is there twice", name)
@@ -117,12 +117,12 @@ func (m *Manifest) checkHosts() error {
 		name := host
 		if before, port, ok := strings.Cut(host, ":"); ok {
 			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-				return fmt.Errorf("hosts[%d] %q has no port from 1 to 65535 after the colon", i, clip(host))
+				return fmt.Errorf("hosts[%d] %q has no port from 1 to 65535 after the colon", i, configfile.Clip(host))
 			}
 			name = before
 		}
 		if len(name) > 253 || !hostPattern.MatchString(name) {
-			return fmt.Errorf("hosts[%d] %q is not a host, *.suffix or host:port", i, clip(host))
+			return fmt.Errorf("hosts[%d] %q is not a host, *.suffix or host:port", i, configfile.Clip(host))
 		}
 	}
 	return nil
@@ -133,7 +133,7 @@ func (m *Manifest) checkValues() error {
 		s := m.Settings[name]
 		what := "settings." + name
 		if !keyPattern.MatchString(name) {
-			return fmt.Errorf("settings: %q is not a name: use a-z, 0-9 and \"_\", beginning with a letter", clip(name))
+			return fmt.Errorf("settings: %q is not a name: use a-z, 0-9 and \"_\", beginning with a letter", configfile.Clip(name))
 		}
 		if err := oneLine(what+".description", s.Description); err != nil {
 			return err
@@ -147,12 +147,12 @@ func (m *Manifest) checkValues() error {
 			}
 		}
 		if len(s.Values) > 0 && !slices.Contains(s.Values, s.Default) {
-			return fmt.Errorf("%s.default %q is not one of its values: %s", what, clip(s.Default), strings.Join(s.Values, ", "))
+			return fmt.Errorf("%s.default %q is not one of its values: %s", what, configfile.Clip(s.Default), strings.Join(s.Values, ", "))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Secrets)) {
 		if !keyPattern.MatchString(name) {
-			return fmt.Errorf("secrets: %q is not a name: use a-z, 0-9 and \"_\", beginning with a letter", clip(name))
+			return fmt.Errorf("secrets: %q is not a name: use a-z, 0-9 and \"_\", beginning with a letter", configfile.Clip(name))
 		}
 		if err := oneLine("secrets."+name+".description", m.Secrets[name].Description); err != nil {
 			return err
@@ -197,7 +197,7 @@ func (m *Manifest) checkMCP() error {
 		return nil
 	}
 	if m.MCP.Placement != PlacementSandbox && m.MCP.Placement != PlacementHosted {
-		return fmt.Errorf("mcp.placement = %q must be %q or %q", clip(m.MCP.Placement), PlacementSandbox, PlacementHosted)
+		return fmt.Errorf("mcp.placement = %q must be %q or %q", configfile.Clip(m.MCP.Placement), PlacementSandbox, PlacementHosted)
 	}
 	return m.argv("mcp.command", m.MCP.Command)
 }
@@ -211,7 +211,7 @@ func (m *Manifest) argv(what string, words []string) error {
 		return fmt.Errorf("%s has %d words; at most %d are possible", what, len(words), maxList)
 	}
 	if !slices.Contains(m.Commands, words[0]) {
-		return fmt.Errorf("%s begins with %q, which is not one of the addon's commands: %s", what, clip(words[0]), strings.Join(m.Commands, ", "))
+		return fmt.Errorf("%s begins with %q, which is not one of the addon's commands: %s", what, configfile.Clip(words[0]), strings.Join(m.Commands, ", "))
 	}
 	for _, word := range words {
 		if len(word) > maxText || !utf8.ValidString(word) || strings.ContainsRune(word, 0) {
@@ -225,7 +225,7 @@ func (m *Manifest) argv(what string, words []string) error {
 func below(what, p string) error {
 	if p == "" || p == "." || p == ".." || path.IsAbs(p) || path.Clean(p) != p || strings.HasPrefix(p, "../") ||
 		strings.Contains(p, `\`) || strings.IndexFunc(p, unicode.IsControl) >= 0 {
-		return fmt.Errorf("%s %q must be a plain path below the addon's folder", what, clip(p))
+		return fmt.Errorf("%s %q must be a plain path below the addon's folder", what, configfile.Clip(p))
 	}
 	return nil
 }
@@ -235,12 +235,4 @@ func oneLine(what, text string) error {
 		return fmt.Errorf("%s must be one line of at most %d bytes", what, maxText)
 	}
 	return nil
-}
-
-// clip keeps an error readable when what it quotes is not.
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "…"
-	}
-	return s
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/handlerd/handler/configfile"
 )
 
 // Values of Policy.Unattended, and of an Answer's Answer.
@@ -28,7 +30,7 @@ type Answer struct {
 
 func (a Answer) check() error {
 	if a.Answer != AnswerAllow && a.Answer != AnswerDeny {
-		return fmt.Errorf("answer = %q must be \"allow\" or \"deny\"", clip(a.Answer))
+		return fmt.Errorf("answer = %q must be \"allow\" or \"deny\"", configfile.Clip(a.Answer))
 	}
 	if a.Tool == "" && a.Kind == "" && a.Title == "" {
 		return errors.New("say what it answers: tool, kind or title; unattended says what holds for all the rest")
@@ -41,7 +43,7 @@ func (p Policy) checkAnswers() error {
 	switch p.Unattended {
 	case "", AnswerRefuse, AnswerReads, AnswerAllow:
 	default:
-		return fmt.Errorf("policy.unattended = %q must be \"refuse\", \"reads\" or \"allow\"", clip(p.Unattended))
+		return fmt.Errorf("policy.unattended = %q must be \"refuse\", \"reads\" or \"allow\"", configfile.Clip(p.Unattended))
 	}
 	if err := atMost("policy.answers", len(p.Answers), MaxAnswers); err != nil {
 		return err
@@ -87,7 +89,7 @@ func (a *Agent) AddAnswer(text string) error {
 		key, value, equals := strings.Cut(part, "=")
 		to := map[string]*string{"tool": &rule.Tool, "kind": &rule.Kind, "title": &rule.Title}[key]
 		if !ok || !equals || to == nil || value == "" || *to != "" {
-			return fmt.Errorf("%q is no answer: write it as deny:title=*deploy* or allow:kind=read,tool=NAME", clip(text))
+			return fmt.Errorf("%q is no answer: write it as deny:title=*deploy* or allow:kind=read,tool=NAME", configfile.Clip(text))
 		}
 		*to = value
 	}

@@ -21,9 +21,9 @@ type NotFoundError struct {
 
 func (e *NotFoundError) Error() string {
 	if e.Near != "" {
-		return fmt.Sprintf("no agent %q — did you mean %s", clip(e.Name), e.Near)
+		return fmt.Sprintf("no agent %q — did you mean %s", configfile.Clip(e.Name), e.Near)
 	}
-	return fmt.Sprintf("no agent %q", clip(e.Name))
+	return fmt.Sprintf("no agent %q", configfile.Clip(e.Name))
 }
 
 // An ExistsError says that Save would have written over an agent.

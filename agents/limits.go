@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/handlerd/handler/configfile"
 	"github.com/handlerd/handler/sandbox"
 )
 
@@ -22,7 +23,7 @@ var units = map[string]int64{
 // "300M", in which K, M, G and T alone are powers of 1024, as podman, docker and systemd read them. The unit is never
 // left out, so that nobody gets 2 bytes for 2 GB. It accepts whole numbers of bytes from 1 to 2^60.
 func ParseBytes(text string) (int64, error) {
-	bad := fmt.Errorf("%q is not an amount of memory: a number and one of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB, or K, M, G, T for the last four, such as \"512MiB\" or \"2GB\"", clip(text))
+	bad := fmt.Errorf("%q is not an amount of memory: a number and one of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB, or K, M, G, T for the last four, such as \"512MiB\" or \"2GB\"", configfile.Clip(text))
 	m := bytesRE.FindStringSubmatch(text)
 	if m == nil {
 		return 0, bad
@@ -34,10 +35,10 @@ func ParseBytes(text string) (int64, error) {
 	}
 	amount.Mul(amount, new(big.Rat).SetInt64(unit))
 	if !amount.IsInt() {
-		return 0, fmt.Errorf("%q is not a whole number of bytes", clip(text))
+		return 0, fmt.Errorf("%q is not a whole number of bytes", configfile.Clip(text))
 	}
 	if amount.Sign() <= 0 || amount.Cmp(new(big.Rat).SetInt64(1<<60)) > 0 {
-		return 0, fmt.Errorf("%q must be more than 0 and at most 2^60 bytes", clip(text))
+		return 0, fmt.Errorf("%q must be more than 0 and at most 2^60 bytes", configfile.Clip(text))
 	}
 	return amount.Num().Int64(), nil
 }
@@ -144,7 +145,7 @@ func (l Limits) RunOver(base RunLimits) (RunLimits, error) {
 		}
 		d, err := time.ParseDuration(f.text)
 		if err != nil || d < leastTime || d > mostTime {
-			return RunLimits{}, fmt.Errorf("limits.%s = %q must be a time from 1s to 8784h, such as \"90s\", \"30m\" or \"2h\", or \"none\"", f.name, clip(f.text))
+			return RunLimits{}, fmt.Errorf("limits.%s = %q must be a time from 1s to 8784h, such as \"90s\", \"30m\" or \"2h\", or \"none\"", f.name, configfile.Clip(f.text))
 		}
 		*f.to = d
 	}

@@ -96,7 +96,7 @@ func (a *Agent) checkScopes() error {
 			return fmt.Errorf("scopes[%d].path: %w", i, err)
 		}
 		if s.Mode != "" && s.Mode != ModeReadOnly && s.Mode != ModeReadWrite {
-			return fmt.Errorf("scopes[%d].mode = %q must be \"ro\" or \"rw\"", i, clip(s.Mode))
+			return fmt.Errorf("scopes[%d].mode = %q must be \"ro\" or \"rw\"", i, configfile.Clip(s.Mode))
 		}
 		if seen[s.Path] {
 			return fmt.Errorf("scopes: %s is there twice", s.Path)
@@ -153,10 +153,10 @@ func (b Binding) check() error {
 		}
 	}
 	if b.ChromiumSandbox != "" && b.ChromiumSandbox != "on" && b.ChromiumSandbox != ChromiumSandboxOff {
-		return fmt.Errorf("chromium_sandbox = %q must be \"on\" or \"off\"", clip(b.ChromiumSandbox))
+		return fmt.Errorf("chromium_sandbox = %q must be \"on\" or \"off\"", configfile.Clip(b.ChromiumSandbox))
 	}
 	if b.Placement != "" && b.Placement != PlacementSandbox && b.Placement != PlacementHosted {
-		return fmt.Errorf("placement = %q must be %q or %q", clip(b.Placement), PlacementSandbox, PlacementHosted)
+		return fmt.Errorf("placement = %q must be %q or %q", configfile.Clip(b.Placement), PlacementSandbox, PlacementHosted)
 	}
 	for name, list := range map[string][]string{"tools": b.Tools, "deny_tools": b.DenyTools} {
 		if err := atMost(name, len(list), maxList); err != nil {
@@ -164,7 +164,7 @@ func (b Binding) check() error {
 		}
 		for _, p := range list {
 			if !toolPattern.MatchString(p) {
-				return fmt.Errorf("%s: %q is no tool's name: letters, digits, \"_\", \"-\", \".\", and \"*\" for any characters", name, clip(p))
+				return fmt.Errorf("%s: %q is no tool's name: letters, digits, \"_\", \"-\", \".\", and \"*\" for any characters", name, configfile.Clip(p))
 			}
 		}
 	}
@@ -209,7 +209,7 @@ func (s MCPServer) check() error {
 		return err
 	}
 	if s.Type != "http" && s.Type != "sse" {
-		return fmt.Errorf("type = %q must be \"http\" or \"sse\"; a server with a command is an addon", clip(s.Type))
+		return fmt.Errorf("type = %q must be \"http\" or \"sse\"; a server with a command is an addon", configfile.Clip(s.Type))
 	}
 	u, err := url.Parse(s.URL)
 	switch {
@@ -272,7 +272,7 @@ func (a *Agent) checkNetwork() error {
 		}
 	}
 	if u := a.Network.Unknown; u != "" && u != UnknownRefuse && u != UnknownAsk {
-		return fmt.Errorf("network.unknown = %q must be \"refuse\" or \"ask\"", clip(u))
+		return fmt.Errorf("network.unknown = %q must be \"refuse\" or \"ask\"", configfile.Clip(u))
 	}
 	return nil
 }
@@ -287,11 +287,11 @@ func (a *Agent) checkLimits() error {
 
 func (a *Agent) checkPolicy() error {
 	if c := a.Policy.ClientMCP; c != "" && c != "allow" && c != ClientMCPDeny {
-		return fmt.Errorf("policy.client_mcp = %q must be \"allow\" or \"deny\"", clip(c))
+		return fmt.Errorf("policy.client_mcp = %q must be \"allow\" or \"deny\"", configfile.Clip(c))
 	}
 	for i, where := range a.Policy.Approvals {
 		if where != ApprovalsACP {
-			return fmt.Errorf("policy.approvals[%d] = %q must be \"acp\"", i, clip(where))
+			return fmt.Errorf("policy.approvals[%d] = %q must be \"acp\"", i, configfile.Clip(where))
 		}
 		if i > 0 {
 			return fmt.Errorf("policy.approvals: %s is there twice", where)
@@ -357,13 +357,6 @@ func atMost(what string, n, most int) error {
 }
 
 func isControl(r rune) bool { return r < 0x20 || r == 0x7f }
-
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "…"
-	}
-	return s
-}
 
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/handlerd/handler/configfile"
 )
 
 // Kinds of a Secret: where its value comes from.
@@ -130,7 +132,7 @@ func parseAttributes(text string) (map[string]string, error) {
 			return nil, errors.New("secret-service: write secret-service:NAME=VALUE,NAME=VALUE, as secret-tool store takes them")
 		}
 		if _, twice := attributes[name]; twice {
-			return nil, fmt.Errorf("secret-service: the attribute %s is there twice", clip(name))
+			return nil, fmt.Errorf("secret-service: the attribute %s is there twice", configfile.Clip(name))
 		}
 		attributes[name] = strings.ReplaceAll(value, stand, ",")
 	}
@@ -157,7 +159,7 @@ func (s Secret) check() error {
 		return checkEntry(s.Pass)
 	case SecretCredential:
 		if !plainName(s.Credential) || strings.ContainsRune(s.Credential, '/') {
-			return fmt.Errorf("credential = %q must be a name as LoadCredential takes it: no \"/\", no control characters", clip(s.Credential))
+			return fmt.Errorf("credential = %q must be a name as LoadCredential takes it: no \"/\", no control characters", configfile.Clip(s.Credential))
 		}
 	case SecretService:
 		return s.checkAttributes()
@@ -179,7 +181,7 @@ func oneText(text string) bool {
 // checkEntry wants the name of an entry and no way out of the store.
 func checkEntry(entry string) error {
 	if !plainName(entry) || strings.HasPrefix(entry, "/") || path.Clean(entry) != entry || strings.HasPrefix(entry, "../") {
-		return fmt.Errorf("pass = %q must be the name of an entry, such as \"api/anthropic\"", clip(entry))
+		return fmt.Errorf("pass = %q must be the name of an entry, such as \"api/anthropic\"", configfile.Clip(entry))
 	}
 	return nil
 }
@@ -211,7 +213,7 @@ func checkCommand(argv []string) error {
 	}
 	switch program := argv[0]; {
 	case !plainName(program):
-		return fmt.Errorf("command[0] = %q is no program", clip(program))
+		return fmt.Errorf("command[0] = %q is no program", configfile.Clip(program))
 	case strings.ContainsRune(program, '/'):
 		if err := hostPath(program); err != nil {
 			return fmt.Errorf("command[0]: %w", err)

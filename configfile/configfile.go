@@ -71,3 +71,12 @@ func Decode(file string, data []byte, v any) error {
 	}
 	return Errorf(file, "%s", strings.TrimPrefix(err.Error(), "toml: "))
 }
+
+// Clip bounds what an error repeats of an input.
+func Clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -5,6 +5,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/handlerd/handler/configfile"
 )
 
 var (
@@ -17,7 +19,7 @@ var (
 // beginning with "-". Such a name is safe as a file name, a folder and part of an image tag.
 func ValidName(name string) error {
 	if !nameRE.MatchString(name) {
-		return fmt.Errorf("%q is not a name: names are 1 to 64 of a-z, 0-9 and \"-\", and do not begin with \"-\"", clip(name))
+		return fmt.Errorf("%q is not a name: names are 1 to 64 of a-z, 0-9 and \"-\", and do not begin with \"-\"", configfile.Clip(name))
 	}
 	return nil
 }
@@ -26,7 +28,7 @@ func ValidName(name string) error {
 // of an addon's manifest too), so that its upper case is the name of an environment variable.
 func ValidKey(name string) error {
 	if !secretRE.MatchString(name) {
-		return fmt.Errorf("%q is not a name for a setting or a secret: 1 to 64 of a-z, 0-9 and \"_\", beginning with a letter", clip(name))
+		return fmt.Errorf("%q is not a name for a setting or a secret: 1 to 64 of a-z, 0-9 and \"_\", beginning with a letter", configfile.Clip(name))
 	}
 	return nil
 }
@@ -51,7 +53,7 @@ var reservedEnv = map[string]string{
 // (LD_*, HANDLER_*). Case is ignored for the reserved names, since http_proxy is the same switch.
 func ValidEnv(name, value string) error {
 	if !envRE.MatchString(name) {
-		return fmt.Errorf("%q is not the name of an environment variable", clip(name))
+		return fmt.Errorf("%q is not the name of an environment variable", configfile.Clip(name))
 	}
 	upper := strings.ToUpper(name)
 	if why, ok := reservedEnv[upper]; ok {
@@ -97,11 +99,3 @@ func isControl(r rune) bool { return r < 0x20 || r == 0x7f }
 
 // within tells whether p is dir or lies below it; both are clean.
 func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
-
-// clip bounds what an error repeats of an input.
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "…"
-	}
-	return s
-}

@@ -3,6 +3,7 @@ package harness
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -107,7 +108,7 @@ func ValidRule(text string) error {
 	methods, rest, _ := strings.Cut(text, " ")
 	blank := strings.Contains(rest, " ") || rest != "" && strings.Trim(methods, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-,") != ""
 	if text == "" || len(text) > 300 || strings.IndexFunc(text, isControl) >= 0 || blank || strings.TrimSpace(text) != text {
-		return fmt.Errorf("%q is not a network rule: a host, *.suffix or host:port without blanks, or METHODS http://HOST/PATH", clip(text))
+		return fmt.Errorf("%q is not a network rule: a host, *.suffix or host:port without blanks, or METHODS http://HOST/PATH", configfile.Clip(text))
 	}
 	return nil
 }
@@ -125,14 +126,14 @@ func (m *Manifest) checkMCP() error {
 			return errors.New("sessionMCP = \"file\" needs [mcpConfigFile] with path and format")
 		}
 		if m.MCPConfigFile.Format != "pi" {
-			return fmt.Errorf("mcpConfigFile.format %q is not known: the only one is \"pi\"", clip(m.MCPConfigFile.Format))
+			return fmt.Errorf("mcpConfigFile.format %q is not known: the only one is \"pi\"", configfile.Clip(m.MCPConfigFile.Format))
 		}
 	case SessionMCPACP, SessionMCPNone:
 		if m.MCPConfigFile != nil {
 			return fmt.Errorf("[mcpConfigFile] is read only with sessionMCP = \"file\", and here it is %q", m.SessionMCP)
 		}
 	default:
-		return fmt.Errorf("sessionMCP = %q must be \"acp\", \"file\" or \"none\"", clip(m.SessionMCP))
+		return fmt.Errorf("sessionMCP = %q must be \"acp\", \"file\" or \"none\"", configfile.Clip(m.SessionMCP))
 	}
 	return nil
 }
@@ -142,7 +143,7 @@ func subset(what string, words []string, known ...string) error {
 	seen := map[string]bool{}
 	for _, w := range words {
 		if !slices.Contains(known, w) {
-			return fmt.Errorf("%s: %q is not one of %s", what, clip(w), strings.Join(known, ", "))
+			return fmt.Errorf("%s: %q is not one of %s", what, configfile.Clip(w), strings.Join(known, ", "))
 		}
 		if seen[w] {
 			return fmt.Errorf("%s: %q is there twice", what, w)
@@ -153,7 +154,7 @@ func subset(what string, words []string, known ...string) error {
 }
 
 func (m *Manifest) checkEnv() error {
-	for _, name := range sortedKeys(m.Env) {
+	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
 		if err := ValidEnv(name, m.Env[name]); err != nil {
 			return fmt.Errorf("env: %w", err)
 		}
@@ -202,7 +203,7 @@ func (m *Manifest) checkPaths() error {
 			return err
 		}
 		if s.Per != "agent" && s.Per != "scope" {
-			return fmt.Errorf("%s.per = %q must be \"agent\" or \"scope\"", what, clip(s.Per))
+			return fmt.Errorf("%s.per = %q must be \"agent\" or \"scope\"", what, configfile.Clip(s.Per))
 		}
 		if names[s.Name] || states[s.Path] {
 			return fmt.Errorf("%s: its name or its path is there twice", what)
@@ -226,7 +227,7 @@ func (m *Manifest) checkFiles(states map[string]bool) error {
 		what := fmt.Sprintf("files[%d]", i)
 		targets = append(targets, target{what, f.Path})
 		if mode, err := strconv.ParseUint(f.Mode, 8, 16); err != nil || mode > 0o777 || mode&0o400 == 0 {
-			return fmt.Errorf("%s.mode %q must be octal, such as \"0600\", and readable by the owner", what, clip(f.Mode))
+			return fmt.Errorf("%s.mode %q must be octal, such as \"0600\", and readable by the owner", what, configfile.Clip(f.Mode))
 		}
 		if len(f.Content) > maxFile {
 			return fmt.Errorf("%s.content is %d bytes; at most %d are possible", what, len(f.Content), maxFile)
@@ -265,16 +266,7 @@ func (m *Manifest) checkBuild() error {
 
 func localPath(what, p string) error {
 	if p == "" || path.IsAbs(p) || path.Clean(p) != p || p == "." || p == ".." || strings.HasPrefix(p, "../") || strings.IndexFunc(p, isControl) >= 0 {
-		return fmt.Errorf("%s %q must be a plain path below the harness's folder", what, clip(p))
+		return fmt.Errorf("%s %q must be a plain path below the harness's folder", what, configfile.Clip(p))
 	}
 	return nil
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -3,12 +3,15 @@ package harness
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/handlerd/handler/configfile"
 )
 
 var (
@@ -37,9 +40,9 @@ func ValidUpstreamURL(text string) error {
 	case u.Scheme == "http" && loopback(u.Hostname()):
 		return nil
 	case u.Scheme == "http":
-		return fmt.Errorf("url http://%s must be https: only a loopback address may be http", clip(u.Host))
+		return fmt.Errorf("url http://%s must be https: only a loopback address may be http", configfile.Clip(u.Host))
 	}
-	return fmt.Errorf("url has the scheme %q; https is needed", clip(u.Scheme))
+	return fmt.Errorf("url has the scheme %q; https is needed", configfile.Clip(u.Scheme))
 }
 
 func loopback(host string) bool {
@@ -54,7 +57,7 @@ func loopback(host string) bool {
 // proxy's own, and a value of one line.
 func ValidHeader(name, value string) error {
 	if !tokenRE.MatchString(name) {
-		return fmt.Errorf("%q is not the name of a header", clip(name))
+		return fmt.Errorf("%q is not the name of a header", configfile.Clip(name))
 	}
 	if slices.Contains(framing, strings.ToLower(name)) || strings.HasPrefix(strings.ToLower(name), "sec-") {
 		return fmt.Errorf("the header %s cannot be set", name)
@@ -115,13 +118,13 @@ func (u *Upstream) check() error {
 	if len(u.Env) > maxList {
 		return fmt.Errorf("env has %d entries; at most %d are possible", len(u.Env), maxList)
 	}
-	for _, name := range sortedKeys(u.Env) {
+	for _, name := range slices.Sorted(maps.Keys(u.Env)) {
 		if err := ValidEnv(name, u.Env[name]); err != nil {
 			return fmt.Errorf("env: %w", err)
 		}
 		for _, p := range placeholderRE.FindAllString(u.Env[name], -1) {
 			if p != "{url}" && p != "{key}" {
-				return fmt.Errorf("env %s: %s is not known: only {url} and {key} are", name, clip(p))
+				return fmt.Errorf("env %s: %s is not known: only {url} and {key} are", name, configfile.Clip(p))
 			}
 		}
 	}
@@ -157,7 +160,7 @@ func validServed(p string) error {
 		ok = ok && part != "." && part != ".."
 	}
 	if !ok {
-		return fmt.Errorf("path %q must begin with \"/\", be plain, and may have \"*\" only at its end", clip(p))
+		return fmt.Errorf("path %q must begin with \"/\", be plain, and may have \"*\" only at its end", configfile.Clip(p))
 	}
 	return nil
 }
@@ -172,7 +175,7 @@ func (a *Auth) check() error {
 	if len(a.Extra) > maxList {
 		return fmt.Errorf("extra has %d entries; at most %d are possible", len(a.Extra), maxList)
 	}
-	for _, name := range sortedKeys(a.Extra) {
+	for _, name := range slices.Sorted(maps.Keys(a.Extra)) {
 		if err := ValidHeader(name, a.Extra[name]); err != nil {
 			return fmt.Errorf("extra: %w", err)
 		}

@@ -36,7 +36,7 @@ func floorOf(path string) floor {
 		{"cmd", mains}, {"handlerd", engine},
 		{"render", pure}, {"policy", pure},
 		{"sandbox", vocabulary}, {"addons", vocabulary}, {"harness", vocabulary}, {"agents", vocabulary},
-		{"configfile", vocabulary}, {"packaging", vocabulary},
+		{"configfile", vocabulary}, {"registry", vocabulary}, {"packaging", vocabulary},
 		{"tests", tests},
 	} {
 		if path == p.prefix || strings.HasPrefix(path, p.prefix+"/") {
