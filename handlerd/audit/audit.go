@@ -27,6 +27,7 @@ import (
 	"errors"
 	"regexp"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/handlerd/handler/policy"
@@ -157,8 +158,8 @@ func clean(text string, limit int) string {
 	text = address.ReplaceAllString(text, "$1$2")
 	out := make([]rune, 0, len(text))
 	for _, c := range text {
-		if c < ' ' || c == 0x7f || 0x80 <= c && c < 0xa0 || 0x202a <= c && c <= 0x202e || 0x2066 <= c && c <= 0x2069 {
-			c = ' ' // a terminal would act on these
+		if unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) && c != 0x200c && c != 0x200d {
+			c = ' ' // a terminal would act on these, or hide them
 		}
 		out = append(out, c)
 	}

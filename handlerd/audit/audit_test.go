@@ -92,7 +92,7 @@ func TestOf(t *testing.T) {
 func TestBounds(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("x", 1<<20), strings.Repeat("<", 1<<20), strings.Repeat("ä", 1<<20), strings.Repeat("\x00", 1<<20),
-		strings.Repeat("\xff", 1<<20), strings.Repeat("a://", 1<<18), "\n\r\u2028\x1b[31m\u202e",
+		strings.Repeat("\xff", 1<<20), strings.Repeat("a://", 1<<18), "\n\r\u2028\x1b[31m\u202e\u200e\u061c",
 	} {
 		line, err := encode(Record{Kind: KindStop, Verdict: Refused, Run: text, Agent: text, Session: text, Rule: text, Subject: text, Reason: text}, time.Now)
 		if err != nil {
@@ -102,7 +102,7 @@ func TestBounds(t *testing.T) {
 		if len(line) > MaxLine || strings.Count(string(line), "\n") != 1 || json.Unmarshal(line, &r) != nil {
 			t.Errorf("%.20q gives a line of %d bytes: %.100q", text, len(line), line)
 		}
-		if strings.ContainsAny(r.Subject, "\x1b\x00\n\u202e") {
+		if strings.ContainsAny(r.Subject, "\x1b\x00\n\u202e\u200e\u061c") {
 			t.Errorf("%.20q keeps control characters: %.100q", text, r.Subject)
 		}
 	}

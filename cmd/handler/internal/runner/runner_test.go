@@ -675,7 +675,7 @@ func TestImages(t *testing.T) {
 func TestLineAndFit(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{" a\r\n b\tc ", "a ⏎ b c"}, {"a\rb", "a␍b"}, {"\x1b[31mx", "␛[31mx"}, {"日本語", "日本語"}, {"a\u202eb", "a<U+202E>b"},
-		{"\xff\xfea", "\uFFFD\uFFFDa"}, {"\uFFFDa", "\uFFFDa"}, {"zero\u200bwidth", "zero<U+200B>width"},
+		{"\xff\xfea", "\uFFFD\uFFFDa"}, {"\uFFFDa", "\uFFFDa"}, {"zero\u200bwidth", "zero<U+200B>width"}, {"a\u200f\u061cb\u00ad", "a<U+200F><U+061C>b<U+00AD>"}, {"👩\u200d💻", "👩\u200d💻"},
 	} {
 		if got := Line(c.in); got != c.want {
 			t.Errorf("Line(%q) = %q, want %q", c.in, got, c.want)

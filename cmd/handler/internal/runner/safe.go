@@ -74,10 +74,10 @@ func visible(r rune) (string, bool) {
 	return "", false
 }
 
-// hidden says whether r is a C1 control, reorders text, or shows nothing at all while it carries meaning.
+// hidden says whether r is a C1 control, reorders text, or shows nothing at all while it carries meaning. The joiners are
+// how emoji and some scripts are written.
 func hidden(r rune) bool {
-	return r >= 0x80 && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 ||
-		r == 0x200b || r >= 0xe0000 && r <= 0xe007f || r == 0x2028 || r == 0x2029
+	return r >= 0x80 && r < 0xa0 || r == 0x2028 || r == 0x2029 || unicode.Is(unicode.Cf, r) && r != 0x200c && r != 0x200d
 }
 
 // Fit cuts a line to a width in terminal columns and ends it with … where it was cut.
