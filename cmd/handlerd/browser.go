@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -79,7 +80,7 @@ func (w *wired) wireBrowser(guest string, resolver egress.Resolver) error {
 			return names.LookupNetIP(ctx, "ip", host)
 		},
 		Hosts:     func(run, session string) (func(string) http.Handler, func()) { return w.runs.Previews(run, session) },
-		OpenFile:  w.runs.OpenScopeFile,
+		OpenFile:  func(run, path string) (io.ReadCloser, error) { return w.runs.OpenScopeFile(run, path) },
 		Artifacts: w.artifacts, Owner: artifacts.Principal(os.Getuid()), Limits: limits, Logger: log,
 	})
 	if err != nil {

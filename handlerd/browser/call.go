@@ -84,7 +84,7 @@ func (i *instance) Call(ctx context.Context, c gateway.Call) (*mcp.CallToolResul
 // do checks what is the same for all tools and runs this one.
 func (u *use) do(ctx context.Context) (*mcp.CallToolResult, error) {
 	if u.tool.kind == interacts && u.policy.ReadOnly {
-		return nil, refuse("F.4", "this run may only read pages", "your person started it read-only")
+		return nil, refuse("F.4", "this run may only read pages", "Your person started it so, or its agent is")
 	}
 	result, err := u.tool.run(ctx, u)
 	if err != nil && u.worker != nil && !u.landed && ctx.Err() == nil && !u.alive() {
@@ -122,7 +122,7 @@ func (u *use) open(ctx context.Context, fresh bool) error {
 				reason = "the browser is gone: " + shorten(why, 300)
 				u.notes = nil
 			}
-			return refuse("F.3", reason, "begin with browser_navigate")
+			return refuse("F.3", reason, "Begin with browser_navigate")
 		}
 	}
 	w, err := u.s.open(ctx, u.policy)

@@ -114,7 +114,7 @@ func (u *use) openPDF(ctx context.Context, in pdfPages, most int) (pdf, error) {
 	case p.first > p.pages || p.last > p.pages || p.last < p.first:
 		return pdf{}, refuse("F.1", fmt.Sprintf("pages %d to %d were asked for, and %q has %d", p.first, p.last, p.name, p.pages), "")
 	case p.last-p.first >= most:
-		return pdf{}, refuse("F.8", fmt.Sprintf("%d pages were asked for, and one call gives at most %d", p.last-p.first+1, most), "ask for the rest in further calls")
+		return pdf{}, refuse("F.8", fmt.Sprintf("%d pages were asked for, and one call gives at most %d", p.last-p.first+1, most), "Ask for the rest in further calls")
 	}
 	return p, nil
 }

@@ -117,7 +117,7 @@ func (s *session) grant() (Policy, error) {
 }
 
 func noTurn() error {
-	return refuse("F.2", "no turn of your session is under way", "the browser acts only between a prompt and its answer")
+	return refuse("F.2", "no turn of your session is under way", "The browser acts only between a prompt and its answer")
 }
 
 // interrupt ends the calls under way. The caller holds b.mu.
@@ -224,7 +224,7 @@ func (s *session) launch(ctx context.Context, p Policy) (Worker, error) {
 		err = noTurn()
 		s.closeLog(w)
 	} else if cause := context.Cause(ctx); cause == nil {
-		err = refuse("F.1", "the browser could not be started: "+err.Error(), "this is nothing that you can change: tell your person")
+		err = refuse("F.1", "the browser could not be started: "+err.Error(), "This is nothing that you can change: tell your person")
 	} else {
 		err = cause
 	}
@@ -346,7 +346,7 @@ func (b *Browser) full() error {
 		by = append(by, text)
 	}
 	return refuse("F.8", fmt.Sprintf("there are %d browsers already, and no more may be: %s", len(holders), strings.Join(by, "; ")),
-		"wait until one is idle, or tell your person: handler kill RUN, or HANDLER_BROWSER_MAX_SESSIONS (at most 8) of the daemon")
+		"Wait until one is idle, or tell your person: handler kill RUN, or HANDLER_BROWSER_MAX_SESSIONS (at most 8) of the daemon")
 }
 
 // holders is Holders with mu held.

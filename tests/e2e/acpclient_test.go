@@ -31,6 +31,8 @@ import (
 //	< COND…           waits for a line that meets every condition (match_test.go); each line is taken once
 //	never COND…       no line up to now meets every condition
 //	reply RESULT      answers the request that was taken last
+//	say-yes           answers every session/request_permission from here on with its first option that allows once, as
+//	                  acpx --approve-all does
 //	file NAME PATH    writes the base64 string at PATH of the line that was taken last to the file NAME
 //	run VAR           sets VAR to the id of the run, and remembers its processes for nothing-left
 //	do COMMAND ARG…   does a command of runScripts's list
@@ -82,7 +84,10 @@ type acpClient struct {
 	over    bool   // the file waited for the end, or made it
 	taken   []byte // the line that was taken last
 
+	writing sync.Mutex // one message at a time
+
 	mu    sync.Mutex
+	yes   bool          // protected by mu; questions are answered as they come
 	lines [][]byte      // protected by mu; nil where taken
 	all   [][]byte      // protected by mu
 	eof   bool          // protected by mu
@@ -105,6 +110,7 @@ func startACPClient(ts *testscript.TestScript, args []string) *acpClient {
 		for {
 			line, err := r.ReadBytes('\n')
 			c.got(line, err != nil)
+			c.allow(line)
 			if err != nil {
 				break
 			}
@@ -112,6 +118,41 @@ func startACPClient(ts *testscript.TestScript, args []string) *acpClient {
 		_ = c.cmd.Wait() // the exit code is in ProcessState
 	}()
 	return c
+}
+
+// allow says yes to a question, where it is to.
+func (c *acpClient) allow(line []byte) {
+	c.mu.Lock()
+	yes := c.yes
+	c.mu.Unlock()
+	var q struct {
+		ID     json.RawMessage
+		Method string
+		Params struct {
+			Options []struct{ OptionID, Kind string }
+		}
+	}
+	if !yes || json.Unmarshal(line, &q) != nil || q.Method != "session/request_permission" {
+		return
+	}
+	for _, o := range q.Params.Options {
+		if o.Kind == "allow_once" {
+			answer, err := json.Marshal(object{"jsonrpc": "2.0", "id": q.ID, "result": object{"outcome": object{"outcome": "selected", "optionId": o.OptionID}}})
+			if err != nil {
+				return // what was read can be written
+			}
+			c.writing.Lock()
+			defer c.writing.Unlock()
+			_, _ = c.in.Write(append(answer, '\n')) // whoever waits for the answer sees that there is none
+			return
+		}
+	}
+}
+
+func (c *acpClient) sayYes(string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.yes = true
 }
 
 func (c *acpClient) got(line []byte, eof bool) {
@@ -126,13 +167,17 @@ func (c *acpClient) got(line []byte, eof bool) {
 }
 
 func (c *acpClient) fatalf(format string, args ...any) {
+	c.ts.Fatalf("%s\n%s\nthe last lines that came:%s", c.at, fmt.Sprintf(format, args...), c.last())
+}
+
+func (c *acpClient) last() string {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	var log strings.Builder
-	for _, line := range c.all[max(0, len(c.all)-20):] {
+	for _, line := range c.all[max(0, len(c.all)-60):] {
 		fmt.Fprintf(&log, "\n  %s", clip(line))
 	}
-	c.mu.Unlock()
-	c.ts.Fatalf("%s\n%s\nthe last lines that came:%s", c.at, fmt.Sprintf(format, args...), log.String())
+	return log.String()
 }
 
 func (c *acpClient) check(err error) {
@@ -150,7 +195,7 @@ func (c *acpClient) expand(s string) string {
 func directives() map[string]func(*acpClient, string) {
 	return map[string]func(*acpClient, string){
 		">": (*acpClient).send, "raw": (*acpClient).raw, "fill": (*acpClient).fill, "times": (*acpClient).times, "<": (*acpClient).take,
-		"never": (*acpClient).never, "reply": (*acpClient).reply, "file": (*acpClient).file, "run": (*acpClient).run,
+		"say-yes": (*acpClient).sayYes, "never": (*acpClient).never, "reply": (*acpClient).reply, "file": (*acpClient).file, "run": (*acpClient).run,
 		"do": (*acpClient).do, "close": (*acpClient).close, "kill": (*acpClient).kill, "eof": (*acpClient).waitEOF,
 		"exit": (*acpClient).exit, "stderr": (*acpClient).wantStderr, "timeout": (*acpClient).setTimeout,
 	}
@@ -162,6 +207,8 @@ func (c *acpClient) send(text string) { c.write([]byte(text + "\n")) }
 func (c *acpClient) write(b []byte) {
 	wrote := make(chan error, 1)
 	go func() {
+		c.writing.Lock()
+		defer c.writing.Unlock()
 		_, err := c.in.Write(b)
 		wrote <- err
 	}()
@@ -307,7 +354,14 @@ func (c *acpClient) do(text string) {
 	if len(words) == 0 || commands()[words[0]] == nil {
 		c.fatalf("no such command")
 	}
+	failed := true
+	defer func() {
+		if failed {
+			c.ts.Logf("%s\nthe last lines that came:%s", c.at, c.last())
+		}
+	}()
 	commands()[words[0]](c.ts, neg, words[1:])
+	failed = false
 }
 
 func (c *acpClient) close(string) {

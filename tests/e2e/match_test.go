@@ -20,7 +20,8 @@ import (
 //	PATH#N        it is an array or object of N elements
 //	PATH          it is there
 //	!COND         the condition does not hold
-//	NAME:=PATH    it is there, and its text or JSON becomes the variable NAME
+//	NAME:=PATH    it is there, and its text or JSON becomes the variable NAME; of NAME:=PATH~REGEXP it is what the first
+//	              group of REGEXP holds
 //
 // PATH is keys and indexes with dots between; "*" stands for any one of an array or object; "." is the whole value.
 type cond struct {
@@ -84,6 +85,9 @@ func (l condList) match(data []byte) (map[string]string, error) {
 		}
 		if c.name != "" {
 			vars[c.name] = textOf(found)
+			if c.op == '~' && c.re.NumSubexp() > 0 {
+				vars[c.name] = c.re.FindStringSubmatch(textOf(found))[1]
+			}
 		}
 	}
 	return vars, nil
@@ -209,12 +213,12 @@ func TestCond(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.cond, err, c.want)
 		}
 	}
-	l, err := parseCondList([]string{"SID:=text", "N:=list.0.n"})
+	l, err := parseCondList([]string{"SID:=text", "N:=list.0.n", "B:=text~ (.)$"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	vars, err := l.match([]byte(value))
-	if err != nil || vars["SID"] != "a b" || vars["N"] != "1.0" {
+	if err != nil || vars["SID"] != "a b" || vars["N"] != "1.0" || vars["B"] != "b" {
 		t.Errorf("captured %v, %v", vars, err)
 	}
 }

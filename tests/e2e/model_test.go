@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,12 +26,18 @@ const (
 // between requests: what it answers follows from the conversation that it is sent, as with a real one. The last
 // prompt of a person chooses a part of its script, and the tool results since then choose the step of it.
 type model struct {
-	http  *httptest.Server
-	parts []modelPart
+	http   *httptest.Server
+	script modelScript
 
 	mu    sync.Mutex
 	saw   [][]byte // protected by mu; each a JSON object, see note
 	bound bool     // protected by mu; it was asked too often
+}
+
+// A modelScript is what a model does.
+type modelScript struct {
+	parts []modelPart
+	finds map[string]*regexp.Regexp // what {{NAME}} in arguments stands for
 }
 
 // A modelPart is what it does about prompts that fit.
@@ -52,40 +59,53 @@ type modelStep struct {
 //	prompt REGEXP     begins a part, for prompts that fit
 //	call REGEXP JSON  calls the first tool offered whose name fits
 //	text TEXT         says TEXT and ends the turn
-func parseModel(text string) ([]modelPart, error) {
-	var parts []modelPart
+//	find NAME REGEXP  {{NAME}} in arguments is what the first group of REGEXP holds where it fits last in what was said
+//	                  and what tools answered
+func parseModel(text string) (modelScript, error) {
+	s := modelScript{finds: map[string]*regexp.Regexp{}}
 	for i, line := range strings.Split(text, "\n") {
 		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if word == "" || strings.HasPrefix(word, "#") {
 			continue
 		}
-		err := errors.New("a prompt comes first")
-		var re *regexp.Regexp
-		switch {
-		case word == "prompt":
-			if re, err = regexp.Compile(rest); err == nil {
-				parts = append(parts, modelPart{prompt: re})
-			}
-		case len(parts) == 0:
-		case word == "text":
-			err = nil
-			last := &parts[len(parts)-1]
-			last.steps = append(last.steps, modelStep{text: rest})
-		case word == "call":
-			name, args, _ := strings.Cut(rest, " ")
-			if re, err = regexp.Compile(name); err == nil && !json.Valid([]byte(args)) {
-				err = errors.New("its arguments are no JSON")
-			}
-			last := &parts[len(parts)-1]
-			last.steps = append(last.steps, modelStep{tool: re, args: json.RawMessage(args)})
-		default:
-			err = errors.New("it is no directive")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %s: %w", i+1, line, err)
+		if err := s.directive(word, rest); err != nil {
+			return modelScript{}, fmt.Errorf("line %d: %s: %w", i+1, line, err)
 		}
 	}
-	return parts, nil
+	return s, nil
+}
+
+func (s *modelScript) directive(word, rest string) error {
+	name, args, _ := strings.Cut(rest, " ")
+	switch {
+	case word == "prompt":
+		re, err := regexp.Compile(rest)
+		s.parts = append(s.parts, modelPart{prompt: re})
+		return err
+	case word == "find":
+		re, err := regexp.Compile(args)
+		if err == nil && re.NumSubexp() == 0 {
+			err = errors.New("its REGEXP has no group")
+		}
+		s.finds[name] = re
+		return err
+	case len(s.parts) == 0:
+		return errors.New("a prompt comes first")
+	}
+	last := &s.parts[len(s.parts)-1]
+	switch word {
+	case "text":
+		last.steps = append(last.steps, modelStep{text: rest})
+		return nil
+	case "call":
+		re, err := regexp.Compile(name)
+		if err == nil && !json.Valid([]byte(args)) {
+			err = errors.New("its arguments are no JSON")
+		}
+		last.steps = append(last.steps, modelStep{tool: re, args: json.RawMessage(args)})
+		return err
+	}
+	return errors.New("it is no directive")
 }
 
 // modelCommands are what scripts have about models:
@@ -102,9 +122,9 @@ func modelCommands() map[string]command {
 				ts.Fatalf("usage: model NAME FILE")
 			}
 			text := variable.ReplaceAllStringFunc(ts.ReadFile(args[1]), func(m string) string { return ts.Getenv(m[2 : len(m)-1]) })
-			parts, err := parseModel(text)
+			script, err := parseModel(text)
 			ts.Check(err)
-			m := &model{parts: parts}
+			m := &model{script: script}
 			m.http = httptest.NewServer(m)
 			models[args[0]] = m
 			ts.Defer(func() {
@@ -162,10 +182,11 @@ type modelMessage struct {
 	Content modelContent `json:"content"`
 }
 
-// modelContent is a list of blocks; a text alone is written as a string.
+// modelContent is a list of blocks; a text alone is written as a string. A tool's result has blocks of its own.
 type modelContent []struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
+	Type    string       `json:"type"`
+	Text    string       `json:"text"`
+	Content modelContent `json:"content"`
 }
 
 func (c *modelContent) UnmarshalJSON(data []byte) error {
@@ -208,18 +229,54 @@ func (q modelRequest) place() (prompt string, step int) {
 	return "", step
 }
 
+// named is {{NAME}} in the arguments of a call.
+var named = regexp.MustCompile(`\{\{(\w+)\}\}`)
+
+// fill gives arguments with what the conversation says in place of {{NAME}}, and the name of what it does not say.
+func (s modelScript) fill(args json.RawMessage, q modelRequest) (filled json.RawMessage, missing string) {
+	filled = named.ReplaceAllFunc(args, func(m []byte) []byte {
+		name := string(m[2 : len(m)-2])
+		if re := s.finds[name]; re != nil {
+			for _, message := range slices.Backward(q.Messages) {
+				for _, text := range slices.Backward(message.Content.texts()) {
+					if all := re.FindAllStringSubmatch(text, -1); len(all) > 0 {
+						return []byte(all[len(all)-1][1])
+					}
+				}
+			}
+		}
+		missing = name
+		return m
+	})
+	return filled, missing
+}
+
+// texts gives all that blocks say, in order.
+func (c modelContent) texts() []string {
+	var all []string
+	for _, b := range c {
+		all = append(append(all, b.Text), b.Content.texts()...)
+	}
+	return all
+}
+
 // next is the step that the conversation has come to.
 func (m *model) next(q modelRequest) modelStep {
 	if len(q.Tools) == 0 {
 		return modelStep{text: "A title"} // agents ask for titles and summaries without tools
 	}
 	prompt, step := q.place()
-	for _, p := range m.parts {
+	for _, p := range m.script.parts {
 		if !p.prompt.MatchString(prompt) {
 			continue
 		}
 		if step < len(p.steps) {
-			return p.steps[step]
+			s := p.steps[step]
+			var missing string
+			if s.args, missing = m.script.fill(s.args, q); missing != "" {
+				return modelStep{text: fmt.Sprintf("NOBODY SAID %s before step %d", missing, step+1)}
+			}
+			return s
 		}
 		return modelStep{text: fmt.Sprintf("THE SCRIPT HAS ENDED after %d steps", len(p.steps))}
 	}
@@ -370,22 +427,34 @@ func TestModelPlace(t *testing.T) {
 }
 
 func TestModelScript(t *testing.T) {
-	for _, wrong := range []string{"call x {}", "text x", "prompt (", "prompt x\ncall y {", "prompt x\nnonsense y"} {
+	for _, wrong := range []string{"call x {}", "text x", "prompt (", "prompt x\ncall y {", "prompt x\nnonsense y", "find X y", "find X ("} {
 		if _, err := parseModel(wrong); err == nil {
 			t.Errorf("%q is no error", wrong)
 		}
 	}
-	if parts, err := parseModel("prompt ^go\ncall x$ {}\ntext done\nprompt more\ntext no"); err != nil || len(parts) != 2 || len(parts[0].steps) != 2 {
-		t.Errorf("%v, %v", parts, err)
+	s, err := parseModel("prompt ^go\ncall x$ {\"target\":\"{{BUY}}\"}\ntext done\nprompt more\ntext no\nfind BUY \"Buy\" .ref=(\\w+)")
+	if err != nil || len(s.parts) != 2 || len(s.parts[0].steps) != 2 {
+		t.Fatalf("%v, %v", s, err)
+	}
+	var q modelRequest
+	if err := json.Unmarshal([]byte(`{"messages":[{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"\"Buy\" [ref=e1] \"Buy\" [ref=e2]"}]}]},
+		{"role":"user","content":[{"type":"tool_result","content":"nothing"}]}]}`), &q); err != nil {
+		t.Fatal(err)
+	}
+	if got, missing := s.fill(s.parts[0].steps[0].args, q); missing != "" || string(got) != `{"target":"e2"}` {
+		t.Errorf("%s, missing %q", got, missing)
+	}
+	if _, missing := s.fill(s.parts[0].steps[0].args, modelRequest{}); missing != "BUY" {
+		t.Errorf("missing %q", missing)
 	}
 }
 
 func TestModelAnswers(t *testing.T) {
-	parts, err := parseModel("# a script\nprompt ^go\n  call navigate$ {\"url\":\"x\"}\n  text done\nprompt more\n  text no\n")
+	script, err := parseModel("# a script\nprompt ^go\n  call navigate$ {\"url\":\"x\"}\n  text done\nprompt more\n  text no\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &model{parts: parts}
+	m := &model{script: script}
 	srv := httptest.NewServer(m)
 	defer srv.Close()
 	ask := func(stream bool, messages, tools string) string {
