@@ -77,7 +77,7 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 	}
 	began := time.Now()
 	person := terminal(u.in) && terminal(u.errout)
-	stream, err := u.startOn(ctx, c, f.request(types.RunRequest{Agent: agent, Cwd: cwd, Display: f.display, AsksItself: true, Limits: f.limits.request()}, f.unattended || !person))
+	stream, err := u.startOn(ctx, c, f.request(types.RunRequest{Agent: agent, Cwd: cwd, Display: f.display, AsksItself: true, Client: types.ClientCommand, Limits: f.limits.request()}, f.unattended || !person))
 	if err != nil {
 		return err
 	}

@@ -221,6 +221,10 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, err)
 		return
 	}
+	if req.Client != "" && req.Client != types.ClientEditor && req.Client != types.ClientCommand {
+		s.fail(w, fault.New(fault.Usage, "send "+types.ClientEditor+", "+types.ClientCommand+" or nothing", "a client of a run is not %q", req.Client))
+		return
+	}
 	hijack := http.NewResponseController(w)
 	run, err := s.opts.Runs.Start(r.Context(), req)
 	if err != nil {

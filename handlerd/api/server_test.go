@@ -150,6 +150,15 @@ func TestErrorsTravel(t *testing.T) {
 	}
 }
 
+// A program of the person's cannot start a run as the page.
+func TestRunIsNotThePages(t *testing.T) {
+	c := client.New(serve(t, &echoRuns{}))
+	_, err := c.Start(t.Context(), types.RunRequest{Agent: "demo", Cwd: "/", Client: types.ClientPage})
+	if fault.Of(err).Kind != fault.Usage {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestStrictRequests(t *testing.T) {
 	socket := serve(t, &echoRuns{})
 	for _, tt := range []struct {

@@ -1,6 +1,8 @@
 package types
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"time"
 )
@@ -103,6 +105,21 @@ type EventQuestionData struct {
 	Ours   bool            `json:"ours"`   // it can be answered here
 }
 
+// MaxQuestionID bounds the part of a question's id that is the agent's own, in bytes.
+const MaxQuestionID = 64
+
+// QuestionID gives the EventQuestionData.ID of a request of the agent's: id is its JSON-RPC id as it was written. Whoever
+// sees the request on its way makes the same one; it is unique as long as the question is open. A long id is replaced by
+// its digest.
+func QuestionID(run string, id json.RawMessage) string {
+	text := string(id)
+	if len(text) > MaxQuestionID {
+		sum := sha256.Sum256(id)
+		text = hex.EncodeToString(sum[:])[:32]
+	}
+	return run + "/" + text
+}
+
 // EventAnsweredData is how it was answered.
 type EventAnsweredData struct {
 	ID     string          `json:"id"`
@@ -157,11 +174,14 @@ type PromptTaken struct {
 // A QuestionAnswer answers an EventQuestion; exactly one of Option, Cancel and Content is set.
 type QuestionAnswer struct {
 	ID      string          `json:"id"`
-	Option  string          `json:"option,omitempty"`  // of a permission request
+	Option  string          `json:"option,omitempty"`  // of a permission request; of an elicitation OptionDecline
 	Cancel  bool            `json:"cancel,omitempty"`  // neither yes nor no
 	Content json.RawMessage `json:"content,omitempty"` // of an elicitation that is accepted
 	By      string          `json:"by,omitempty"`      // for the audit: "the page"
 }
+
+// OptionDecline is the QuestionAnswer.Option that says no to an elicitation.
+const OptionDecline = "decline"
 
 // A SessionOption sets a mode (ID "mode") or a configuration option of the agent's.
 type SessionOption struct {

@@ -59,6 +59,9 @@ type RunRequest struct {
 	// AsksItself: the client asks its person what Handler asks by watching the approvals. It is then not asked over ACP
 	// besides, whatever its agent says: flags that answer an agent's questions must not answer these.
 	AsksItself bool `json:"asksItself,omitempty"`
+	// Client says what the client is: ClientEditor (also if empty) or ClientCommand. ClientPage is handlerd's own to say,
+	// and refused over the API.
+	Client string `json:"client,omitempty"`
 	// Answers is what whoever starts the run says to those questions: AnswersAllow or AnswersReads; "" leaves it to
 	// the agent's settings. It counts only where nobody is there.
 	Answers string  `json:"answers,omitempty"`
