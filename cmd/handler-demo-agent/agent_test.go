@@ -603,3 +603,15 @@ func TestFindField(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestFindNamed(t *testing.T) {
+	const page = "URL: http://a/\n- heading \"Go on\" [ref=e1]\n- button \"Go\" [ref=e2]\n- link \"The \\\"best\\\" terms\" [ref=f1e3] [cursor=pointer]:\n  - /url: x\n"
+	for name, want := range map[string]string{"go": "e2", "go o": "e1", `"best"`: "f1e3"} {
+		if got, err := findNamed(page, name); got != want || err != nil {
+			t.Errorf("%s is %s, %v, want %s", name, got, err, want)
+		}
+	}
+	if _, err := findNamed(page, "Stop"); err == nil {
+		t.Error("what is not there is found")
+	}
+}

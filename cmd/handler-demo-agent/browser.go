@@ -15,8 +15,9 @@ import (
 const settle = 300 * time.Millisecond
 
 var (
-	pageURL   = regexp.MustCompile(`(?m)^- Page URL: (.+)$`)
-	pageTitle = regexp.MustCompile(`(?m)^- Page Title: (.+)$`)
+	// As playwright-mcp says it, and as handlerd does.
+	pageURL   = regexp.MustCompile(`(?m)^(?:- Page )?URL: (.+)$`)
+	pageTitle = regexp.MustCompile(`(?m)^(?:- Page )?Title: (.+)$`)
 )
 
 func (t *turn) openPage(url string) error {
@@ -51,11 +52,52 @@ func (t *turn) click(text string) error {
 		args["target"] = fmt.Sprintf("text=%q", text)
 		_, err = t.mcpCall("browser_click", jsonrpc.KindExecute, args, true)
 	}
+	if err != nil && strings.Contains(err.Error(), "refused by F.3") { // the guarded browser takes references only
+		err = t.clickRef(text)
+	}
 	if err != nil {
 		return err
 	}
 	t.say(fmt.Sprintf("I clicked %q.\n", text))
 	return nil
+}
+
+// clickRef looks what is clicked up in a snapshot first, as a model would.
+func (t *turn) clickRef(text string) error {
+	snapshot, err := t.mcpCall("browser_snapshot", jsonrpc.KindRead, struct{}{}, false)
+	if err != nil {
+		return err
+	}
+	target, err := findNamed(snapshot, text)
+	if err != nil {
+		return err
+	}
+	_, err = t.mcpCall("browser_click", jsonrpc.KindExecute, map[string]string{"target": target, "element": text}, true)
+	return err
+}
+
+var namedLine = regexp.MustCompile(`^\s*- \w+ "((?:[^"\\]|\\.)*)".*\[ref=([A-Za-z0-9]+)\]`)
+
+// findNamed gives the reference of what is named so: exactly, or somewhere in its name.
+func findNamed(snapshot, name string) (string, error) {
+	want, found := strings.ToLower(name), ""
+	for line := range strings.Lines(snapshot) {
+		m := namedLine.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+		if m == nil {
+			continue
+		}
+		has := strings.ToLower(strings.ReplaceAll(m[1], `\"`, `"`))
+		if has == want {
+			return m[2], nil
+		}
+		if found == "" && strings.Contains(has, want) {
+			found = m[2]
+		}
+	}
+	if found == "" {
+		return "", fmt.Errorf("nothing on the page is named %q", name)
+	}
+	return found, nil
 }
 
 func (t *turn) press(key string) error {
