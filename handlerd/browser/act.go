@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -21,7 +22,9 @@ type action struct {
 	values []string // what is typed, selected or pressed, as the person is shown it
 	says   string   // what the page says about it
 	types  bool     // something is typed or selected: not into fields for secrets (F.5)
+	drops  bool     // something may be dropped or pasted: not into what holds such a field either
 	focus  bool     // it goes where the focus is, instead of to refs
+	moves  bool     // it is a key that types nothing
 	tool   string   // of upstream
 	args   any
 }
@@ -54,11 +57,27 @@ func (u *use) act(ctx context.Context, a action) (*mcp.CallToolResult, error) {
 		}
 	}
 	u.s.snapshot = nil // whatever comes of it, the page is not the one that was read
-	got, err := u.upstream(ctx, a.tool, a.args, OpTime)
+	got, err := u.does(ctx, a, before)
 	if err != nil {
 		return nil, err
 	}
 	return u.acted(ctx, a.verb, got, before)
+}
+
+// does is the action itself, in the tab and on the page that were looked at. It is a program of ours and no tool of
+// upstream's, which would act on the tab that is the current one by then: pages close their tabs when they like.
+func (u *use) does(ctx context.Context, a action, f facts) (answer, error) {
+	got, err := u.upstream(ctx, upstreamCode, map[string]any{"code": program("do", map[string]any{
+		"tab": f.Tab, "url": f.URL, "tool": a.tool, "args": a.args,
+	})}, OpTime)
+	if err != nil || got.failed != "" || got.modal != "" {
+		return got, err
+	}
+	var done struct{ Moved bool }
+	if json.Unmarshal([]byte(section(got.text, "Result")), &done) == nil && done.Moved {
+		return got, refuse("F.4", "the page went elsewhere, or another tab took its place, just before the action. Nothing was done", "Read the page again with browser_snapshot")
+	}
+	return got, nil
 }
 
 // checkRefs refuses references that are not of the newest snapshot (F.3).
@@ -83,9 +102,12 @@ func (u *use) gather(ctx context.Context, a action, picture bool) (facts, error)
 	var f facts
 	if a.focus {
 		err := u.probe(ctx, "focus", nil, &f)
+		if a.moves {
+			f.Elements = slices.DeleteFunc(f.Elements, func(e fact) bool { return e.Element.Closed })
+		}
 		return f, err
 	}
-	if err := u.probe(ctx, "facts", map[string]any{"refs": a.refs, "picture": picture}, &f); err != nil {
+	if err := u.probe(ctx, "facts", map[string]any{"refs": a.refs, "picture": picture, "inside": a.drops}, &f); err != nil {
 		return facts{}, err
 	}
 	if len(f.Elements) != len(a.refs) {
@@ -110,6 +132,12 @@ func (u *use) gather(ctx context.Context, a action, picture bool) (facts, error)
 func (f facts) refuseSecrets() error {
 	for i, e := range f.Elements {
 		why := e.Element.secret()
+		for _, inside := range e.Inside {
+			why = firstOf(why, inside.secret())
+		}
+		if e.Element.Closed {
+			why = "it has fields that cannot be looked at"
+		}
 		if why == "" && i < len(f.nodes) && isField(f.nodes[i].role) && namesSecret(f.nodes[i].name) {
 			why = fmt.Sprintf("its label says so: %q", shorten(f.nodes[i].name, 60))
 		}

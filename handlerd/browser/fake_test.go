@@ -71,6 +71,9 @@ func newWorker() *fakeWorker {
 }
 
 func programName(code string) string {
+	if strings.Contains(code, "handlerTab !==") {
+		return "do"
+	}
 	for name, mark := range map[string]string{"look": "handlerGuard", "facts": "aria-ref=", "focus": "*:focus", "read": "collect", "shot": "fullPage: true"} {
 		if strings.Contains(code, mark) {
 			return name
@@ -87,6 +90,17 @@ func (w *fakeWorker) Call(ctx context.Context, tool string, args any) (*mcp.Call
 	name := tool
 	if tool == upstreamCode {
 		name = programName(string(b))
+	}
+	if name == "do" { // it stands for a tool
+		var does struct {
+			Tool string
+			Args json.RawMessage
+		}
+		_, arg, _ := strings.Cut(args.(map[string]any)["code"].(string), "const arg = ")
+		if err := json.NewDecoder(strings.NewReader(arg)).Decode(&does); err != nil {
+			return nil, err
+		}
+		name, b = does.Tool, does.Args
 	}
 	w.mu.Lock()
 	w.calls, w.args[name] = append(w.calls, name), string(b)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -65,7 +66,8 @@ func runClick(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 		args["modifiers"] = in.Modifiers
 		verb += " with " + strings.Join(in.Modifiers, " and ")
 	}
-	return u.act(ctx, action{verb: verb, refs: []string{in.Target}, tool: "browser_click", args: args})
+	pastes := in.Button == "middle" // what was selected last
+	return u.act(ctx, action{verb: verb, refs: []string{in.Target}, types: pastes, drops: pastes, tool: "browser_click", args: args})
 }
 
 func runHover(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
@@ -89,7 +91,7 @@ func runDrag(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 	if err := u.decode(&in); err != nil {
 		return nil, err
 	}
-	return u.act(ctx, action{verb: "drag the first onto the second", refs: []string{in.StartTarget, in.EndTarget}, tool: "browser_drag",
+	return u.act(ctx, action{verb: "drag the first onto the second", refs: []string{in.StartTarget, in.EndTarget}, types: true, drops: true, tool: "browser_drag",
 		args: map[string]any{"startTarget": in.StartTarget, "endTarget": in.EndTarget}})
 }
 
@@ -106,6 +108,9 @@ func runType(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 	}
 	if err := u.checkText("text", in.Text, maxTyped); err != nil {
 		return nil, err
+	}
+	if in.Slowly && strings.ContainsFunc(in.Text, unicode.IsControl) {
+		return nil, refuse("F.1", "text that is typed slowly is of characters: a line break or a tab is a key, and would go on elsewhere", "Leave slowly out, or use submit, or browser_press_key")
 	}
 	verb := "type into"
 	if in.Submit {
@@ -168,6 +173,12 @@ func runSelect(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 	return u.act(ctx, a)
 }
 
+// moving are keys by which nothing is typed or pasted.
+var moving = map[string]bool{
+	"Enter": true, "Escape": true, "Tab": true, "Shift+Tab": true, "ArrowLeft": true, "ArrowRight": true, "ArrowUp": true, "ArrowDown": true,
+	"PageUp": true, "PageDown": true, "Home": true, "End": true,
+}
+
 func runPressKey(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 	var in struct {
 		Key string `json:"key"`
@@ -181,5 +192,5 @@ func runPressKey(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 	if u.s.snapshot == nil {
 		return nil, refuse("F.3", "the page was not read since it changed: where the key would go is not known", "Read it with browser_snapshot first")
 	}
-	return u.act(ctx, action{verb: "press " + shorten(in.Key, 50), values: []string{in.Key}, types: true, focus: true, tool: "browser_press_key", args: map[string]any{"key": in.Key}})
+	return u.act(ctx, action{verb: "press " + shorten(in.Key, 50), values: []string{in.Key}, types: true, focus: true, moves: moving[in.Key], tool: "browser_press_key", args: map[string]any{"key": in.Key}})
 }

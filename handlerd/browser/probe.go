@@ -15,7 +15,8 @@ import (
 )
 
 // programs are what handlerd itself runs in playwright-mcp. The agent never gets to run one, nothing of an agent's goes
-// into one but references and numbers, and what they say comes from pages: it only ever makes handlerd refuse more.
+// into one but references, numbers and, as JSON, what it types; what they say comes from pages: it only ever makes
+// handlerd refuse more.
 //
 //go:embed programs
 var programs embed.FS
@@ -30,11 +31,11 @@ func program(name string, arg any) string {
 		return uncommented(string(b))
 	}
 	b, err := json.Marshal(arg)
-	if err != nil { // strings, numbers and booleans
+	if err != nil { // strings, numbers, booleans and what was read from JSON
 		panic(err)
 	}
-	text := strings.Replace(read(name), "ARGUMENT", string(b), 1)
-	return strings.NewReplacer("DESCRIBE", read("describe"), "WHERE", read("where")).Replace(text)
+	text := strings.NewReplacer("DESCRIBE", read("describe"), "WHERE", read("where")).Replace(read(name))
+	return strings.Replace(text, "ARGUMENT", string(b), 1) // the last: nothing in it is replaced
 }
 
 // uncommented is a program without the comment before it: playwright-mcp takes an expression.
@@ -183,6 +184,7 @@ type element struct {
 	InputMode    string   `json:"inputMode"`
 	MaxLength    int      `json:"maxLength"`
 	Masked       bool     `json:"masked"` // its style hides what it holds
+	Closed       bool     `json:"closed"` // it has the focus in it, in a part that cannot be looked at
 	Targets      []string `json:"targets"`
 }
 
@@ -198,10 +200,13 @@ type fact struct {
 	Lines   []string `json:"lines"` // of the tree that name the reference
 	Frame   string   `json:"frame"` // "" for the page's own
 	Element element  `json:"element"`
+	// Inside are the fields that lie in it, where something is dropped or pasted there.
+	Inside []element `json:"inside"`
 }
 
 // facts are what is true of what an action is about.
 type facts struct {
+	Tab      int    `json:"tab"` // which one of the browser's
 	URL      string `json:"url"`
 	Title    string `json:"title"`
 	Elements []fact `json:"elements"`

@@ -32,7 +32,7 @@ type workshop struct {
 
 const workerOwner = "e2e-worker"
 
-func newWorkshop(t *testing.T) *workshop {
+func newWorkshop(t *testing.T, with ...func(*browser.SandboxOptions)) *workshop {
 	t.Helper()
 	if the == nil {
 		t.Skip("SKIPPED IN SHORT MODE: needs real podman and Chromium; run: make test")
@@ -60,7 +60,7 @@ func newWorkshop(t *testing.T) *workshop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.SandboxLauncher = browser.NewLauncher(browser.SandboxOptions{
+	o := browser.SandboxOptions{
 		Driver:   s.driver,
 		Enforced: func(context.Context) (sandbox.Enforced, error) { return info.Enforced, nil },
 		Watch: func(ctx context.Context, id string, l sandbox.Limits, stop func(error)) {
@@ -69,7 +69,11 @@ func newWorkshop(t *testing.T) *workshop {
 		Audit: func(_ string, r egress.Record) { t.Logf("refused: %s:%d: %v", r.Host, r.Port, r.Verdict) },
 		Owner: workerOwner, RunRoot: filepath.Join(dir, "runs"), Guest: filepath.Join(the.bin, "handler-guest"),
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
+	}
+	for _, f := range with {
+		f(&o)
+	}
+	s.SandboxLauncher = browser.NewLauncher(o)
 	return s
 }
 

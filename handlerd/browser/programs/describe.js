@@ -41,7 +41,8 @@
   const owner = matches(field, 'input, textarea, select, button') && !(field instanceof HTMLFormElement) ? field.form : null;
   const form = owner || closest(field, 'form');
   if (form) {
-    targets.add(absolute(Element.prototype.getAttribute.call(form, 'action') || base));
+    // Without an address of its own it goes to its document's, whatever <base> says.
+    targets.add(absolute(Element.prototype.getAttribute.call(form, 'action') || get(Node.prototype, 'ownerDocument', form).URL));
     for (const x of [...get(HTMLFormElement.prototype, 'elements', form)].filter((x) => matches(x, submits)).slice(0, 20))
       follow(x);
   }
@@ -64,7 +65,7 @@
     labels: text(labels.map((x) => x.textContent).join(' '), 500),
     inputMode: attribute(field, 'inputmode').toLowerCase(),
     maxLength: Number.parseInt(attribute(field, 'maxlength'), 10) || 0,
-    masked: !['', 'none', undefined].includes(style.webkitTextSecurity),
+    masked: !['', 'none', undefined].includes(style.webkitTextSecurity) || /text-security/i.test(style.fontFamily),
     targets: [...targets].sort().slice(0, 40),
   };
 }

@@ -4,7 +4,7 @@ async (page) => {
   const arg = ARGUMENT;
   const describe = DESCRIBE;
   const tree = (await page.ariaSnapshot({ mode: 'ai', timeout: 10000 })).split('\n');
-  const out = { url: page.url(), title: '', elements: [], picture: '' };
+  const out = { tab: page.handlerTab, url: page.url(), title: '', elements: [], picture: '' };
   if (arg.picture)
     out.title = String(await page.title().catch(() => '')).slice(0, 500);
   for (const ref of arg.refs) {
@@ -26,6 +26,24 @@ async (page) => {
       const box = await handle.boundingBox();
       if (box && box.width * box.height <= 1000000)
         out.picture = (await handle.screenshot({ timeout: 2000 }).catch(() => Buffer.alloc(0))).toString('base64');
+    }
+    if (arg.inside) {
+      // What is dropped or pasted on an element lands in what lies in it.
+      out.elements.at(-1).inside = await locator.evaluate((e) => {
+        const describe = DESCRIBE;
+        const found = [];
+        const visit = (root) => {
+          const query = root instanceof DocumentFragment ? DocumentFragment.prototype.querySelectorAll : Element.prototype.querySelectorAll;
+          for (const x of query.call(root, '*')) {
+            if (Element.prototype.matches.call(x, 'input, textarea'))
+              found.push({ ...describe(x), targets: [] });
+            if (x.shadowRoot instanceof ShadowRoot)
+              visit(x.shadowRoot);
+          }
+        };
+        visit(e);
+        return found.slice(0, 1000);
+      }, null, { world: 'utility', timeout: 2000 });
     }
     await handle.dispose();
   }

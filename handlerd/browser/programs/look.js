@@ -6,7 +6,9 @@ async (page) => {
   const context = page.context();
   if (!context.handlerGuard) {
     context.handlerGuard = { closed: 0, dismissed: 0 };
+    let tabs = 0;
     const bound = (p) => {
+      p.handlerTab = ++tabs;
       p.on('download', (d) => setTimeout(() => d.cancel().catch(() => {}), arg.downloadTime));
       // Tabs that opened each other share a process: the dialog of one would keep playwright-mcp waiting for all others.
       p.on('dialog', async (d) => {
