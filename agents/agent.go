@@ -59,6 +59,9 @@ type Binding struct {
 	Placement string   `toml:"placement"`
 	Tools     []string `toml:"tools"`      // of a hosted server, the only ones let through; "*" stands for any characters
 	DenyTools []string `toml:"deny_tools"` // of a hosted server, never let through
+	// Network is the rules of a hosted server that has a sandbox of its own, besides its addon's hosts. The agent's rules
+	// are not the server's, and the server's are not the agent's; Unknown has no meaning here.
+	Network Network `toml:"network"`
 }
 
 // An MCPServer is an http or sse server of the person's own.

@@ -35,23 +35,31 @@ func (a *Agent) RemoveScope(path string) error {
 }
 
 // Allow adds network rules that allow; a denial in the same words is taken back.
-func (a *Agent) Allow(rules ...string) error {
-	return a.moveRules(&a.Network.Allow, &a.Network.Deny, rules)
-}
+func (a *Agent) Allow(rules ...string) error { return a.Network.Allows(rules...) }
 
 // Deny adds network rules that deny; an allowance in the same words is taken back.
-func (a *Agent) Deny(rules ...string) error {
-	return a.moveRules(&a.Network.Deny, &a.Network.Allow, rules)
-}
+func (a *Agent) Deny(rules ...string) error { return a.Network.Denies(rules...) }
 
 // AllowPrivate adds rules for private addresses: address:port or prefix:port.
-func (a *Agent) AllowPrivate(rules ...string) error {
-	return a.moveRules(&a.Network.Private, new([]string), rules)
-}
+func (a *Agent) AllowPrivate(rules ...string) error { return a.Network.AllowsPrivate(rules...) }
 
 // AddPresets adds presets such as "npm".
-func (a *Agent) AddPresets(names ...string) error {
-	return a.moveRules(&a.Network.Presets, new([]string), names)
+func (a *Agent) AddPresets(names ...string) error { return a.Network.AddPresets(names...) }
+
+// Allows is [Agent.Allow] for one network, of an agent or of a binding.
+func (n *Network) Allows(rules ...string) error { return n.move(&n.Allow, &n.Deny, rules) }
+
+// Denies is [Agent.Deny] for one network.
+func (n *Network) Denies(rules ...string) error { return n.move(&n.Deny, &n.Allow, rules) }
+
+// AllowsPrivate is [Agent.AllowPrivate] for one network.
+func (n *Network) AllowsPrivate(rules ...string) error {
+	return n.move(&n.Private, new([]string), rules)
+}
+
+// AddPresets is [Agent.AddPresets] for one network.
+func (n *Network) AddPresets(names ...string) error {
+	return n.move(&n.Presets, new([]string), names)
 }
 
 // SetUnknown says what becomes of a host that no rule names: "refuse" or "ask".
@@ -69,7 +77,7 @@ func (a *Agent) SetApprovals(where string) error {
 	return a.checkPolicy()
 }
 
-func (a *Agent) moveRules(to, from *[]string, rules []string) error {
+func (n *Network) move(to, from *[]string, rules []string) error {
 	for _, r := range rules {
 		if i := slices.Index(*from, r); i >= 0 {
 			*from = slices.Delete(*from, i, i+1)
@@ -78,21 +86,25 @@ func (a *Agent) moveRules(to, from *[]string, rules []string) error {
 			*to = append(*to, r)
 		}
 	}
-	return a.checkNetwork()
+	return n.check()
 }
 
 // Forget takes a rule or preset out of every list it is in.
 func (a *Agent) Forget(rule string) error {
-	found := false
-	for _, list := range []*[]string{&a.Network.Allow, &a.Network.Deny, &a.Network.Private, &a.Network.Presets} {
+	if !a.Network.Forgets(rule) {
+		return fmt.Errorf("agent %s has no network rule %s", a.Name, rule)
+	}
+	return nil
+}
+
+// Forgets takes a rule or preset out of every list it is in, and says whether it was in one.
+func (n *Network) Forgets(rule string) (found bool) {
+	for _, list := range []*[]string{&n.Allow, &n.Deny, &n.Private, &n.Presets} {
 		if i := slices.Index(*list, rule); i >= 0 {
 			*list, found = slices.Delete(*list, i, i+1), true
 		}
 	}
-	if !found {
-		return fmt.Errorf("agent %s has no network rule %s", a.Name, rule)
-	}
-	return nil
+	return found
 }
 
 // SetDisplay says whether runs show windows on the person's screen.
@@ -144,6 +156,10 @@ func (a *Agent) Bind(addon string, defaults []string, edit func(*Binding)) error
 	a.spellOut(defaults)
 	b := a.Bindings[addon]
 	b.Settings, b.Secrets = copied(b.Settings), copied(b.Secrets)
+	n := &b.Network
+	for _, list := range []*[]string{&n.Allow, &n.Deny, &n.Private, &n.Presets} {
+		*list = slices.Clone(*list)
+	}
 	if edit != nil {
 		edit(&b)
 	}

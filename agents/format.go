@@ -31,15 +31,7 @@ func Format(a *Agent) []byte {
 		w.text("url", s.URL)
 		w.subtable("[mcp.headers]", s.Headers)
 	}
-	n := a.Network
-	if len(n.Allow)+len(n.Deny)+len(n.Private)+len(n.Presets) > 0 || n.Unknown != "" {
-		w.table("[network]")
-		w.list("allow", n.Allow)
-		w.list("deny", n.Deny)
-		w.list("private", n.Private)
-		w.list("presets", n.Presets)
-		w.text("unknown", n.Unknown)
-	}
+	w.network("[network]", a.Network)
 	if b := a.Browser; b != (Browser{}) {
 		w.table("[browser]")
 		w.text("network", b.Network)
@@ -118,9 +110,22 @@ func (w *writer) bindings(all map[string]Binding) {
 		w.text("placement", b.Placement)
 		w.list("tools", b.Tools)
 		w.list("deny_tools", b.DenyTools)
+		w.network("["+header+".network]", b.Network)
 		w.subtable("["+header+".settings]", b.Settings)
 		w.secrets(header+".secrets", b.Secrets)
 	}
+}
+
+func (w *writer) network(header string, n Network) {
+	if !n.Given() && n.Unknown == "" {
+		return
+	}
+	w.table(header)
+	w.list("allow", n.Allow)
+	w.list("deny", n.Deny)
+	w.list("private", n.Private)
+	w.list("presets", n.Presets)
+	w.text("unknown", n.Unknown)
 }
 
 func (w *writer) secrets(header string, all map[string]Secret) {

@@ -168,6 +168,12 @@ func (b Binding) check() error {
 			}
 		}
 	}
+	if b.Network.Unknown != "" {
+		return errors.New("network.unknown says nothing to a hosted server: what no rule of its names is refused")
+	}
+	if err := b.Network.check(); err != nil {
+		return err
+	}
 	return checkSecrets(b.Secrets)
 }
 
@@ -245,11 +251,18 @@ func address(host string) netip.Addr {
 	return a.Unmap()
 }
 
-func (a *Agent) checkNetwork() error {
+func (a *Agent) checkNetwork() error { return a.Network.check() }
+
+// Given says whether the network has a rule or a preset.
+func (n Network) Given() bool {
+	return len(n.Allow)+len(n.Deny)+len(n.Private)+len(n.Presets) > 0
+}
+
+func (n Network) check() error {
 	lists := []struct {
 		name  string
 		rules []string
-	}{{"allow", a.Network.Allow}, {"deny", a.Network.Deny}, {"private", a.Network.Private}}
+	}{{"allow", n.Allow}, {"deny", n.Deny}, {"private", n.Private}}
 	for _, l := range lists {
 		if err := atMost("network."+l.name, len(l.rules), maxRules); err != nil {
 			return err
@@ -263,15 +276,15 @@ func (a *Agent) checkNetwork() error {
 			}
 		}
 	}
-	for i, p := range a.Network.Presets {
+	for i, p := range n.Presets {
 		if err := harness.ValidName(p); err != nil {
 			return fmt.Errorf("network.presets[%d]: %w", i, err)
 		}
-		if slices.Contains(a.Network.Presets[:i], p) {
+		if slices.Contains(n.Presets[:i], p) {
 			return fmt.Errorf("network.presets: %s is there twice", p)
 		}
 	}
-	if u := a.Network.Unknown; u != "" && u != UnknownRefuse && u != UnknownAsk {
+	if u := n.Unknown; u != "" && u != UnknownRefuse && u != UnknownAsk {
 		return fmt.Errorf("network.unknown = %q must be \"refuse\" or \"ask\"", configfile.Clip(u))
 	}
 	return nil

@@ -23,6 +23,16 @@ path = "~/src/shop"
 path = "/srv/docs"
 mode = "ro"
 
+[bindings.notes]
+placement = "hosted"
+tools = ["read_*", "list"]
+deny_tools = ["drop_*"]
+
+[bindings.notes.network]
+allow = ["api.example.org"]
+private = ["10.0.0.6:5432"]
+presets = ["github"]
+
 [bindings.playwright]
 chromium_sandbox = "off"
 
@@ -110,6 +120,9 @@ func TestParseRefuses(t *testing.T) {
 		{"unknown key", "harnes = \"x\"\n", `a.toml:2:1: unknown key "harnes"`},
 		{"unknown nested", "[network]\nalow = []\n", `a.toml:3:1: unknown key "network.alow"`},
 		{"wrong type", "display = \"yes\"\n", "a.toml:2:11: "},
+		{"binding's unknown", "[bindings.x.network]\nunknown = \"ask\"\n", "says nothing to a hosted server"},
+		{"binding's rule", "[bindings.x.network]\nallow = [\"a b\"]\n", "bindings.x: network.allow[0]"},
+		{"placement", "[bindings.x]\nplacement = \"host\"\n", "\"sandbox\" or \"hosted\""},
 		{"toolbox", "toolbox = \"../x\"\n", "toolbox"},
 		{"description", "description = \"a\\nb\"\n", "one line"},
 		{"scope relative", "[[scopes]]\npath = \"src\"\n", "absolute"},

@@ -12,6 +12,7 @@ import (
 // who changes the rules makes another.
 type Network struct {
 	Agent   string // whose rules these are, for reasons and hints
+	Server  string // the hosted MCP server of Agent's whose rules these are instead; "" for the agent's own
 	Rules   []Rule
 	Unknown string // what becomes of a destination that no rule names: UnknownRefuse (also if empty) or UnknownAsk
 }
@@ -169,7 +170,7 @@ func (n Network) decideAddr(t target, a netip.Addr, of int) Verdict {
 	if !class.Nameable {
 		return refuseNet("D.2", fmt.Sprintf("%s %s, which is never reached from a sandbox", host, which), "")
 	}
-	reason := fmt.Sprintf("%s %s, and no \"private\" rule of agent %q names it with port %d", host, which, n.Agent, port)
+	reason := fmt.Sprintf("%s %s, and no \"private\" rule of %s names it with port %d", host, which, n.whose(), port)
 	return refuseNet("D.2", reason, n.hint(KindPrivate, "ADDRESS:"+strconv.Itoa(int(port)))+", with the address from the audit log")
 }
 
@@ -184,11 +185,11 @@ func (n Network) refuseDenied(t target, r Rule) Verdict {
 			why = ", since the path is not in its plain form"
 		}
 	}
-	return refuseNet("D.4", fmt.Sprintf("%s is denied for agent %q by the rule deny %s (%s)%s", what, n.Agent, r, r.By, why), "")
+	return refuseNet("D.4", fmt.Sprintf("%s is denied for %s by the rule deny %s (%s)%s", what, n.whose(), r, r.By, why), "")
 }
 
 func (n Network) refusePrivate(host string, class Class, port uint16) Verdict {
-	reason := fmt.Sprintf("%s is %s and no \"private\" rule of agent %q names it with port %d", host, class, n.Agent, port)
+	reason := fmt.Sprintf("%s is %s and no \"private\" rule of %s names it with port %d", host, class, n.whose(), port)
 	return refuseNet("D.4", reason, n.hint(KindPrivate, joinHostPort(host, port)))
 }
 
@@ -200,10 +201,10 @@ func (n Network) refuseUnnamed(t target) Verdict {
 	case len(requests) > 0:
 		return n.refuseUnnamedRequest(t, append(ports, requests...))
 	case len(ports) > 0:
-		reason := fmt.Sprintf("port %d of %s is not allowed for agent %q, only %s", port, host, n.Agent, strings.Join(ports, " and "))
+		reason := fmt.Sprintf("port %d of %s is not allowed for %s, only %s", port, host, n.whose(), strings.Join(ports, " and "))
 		return refuseNet("D.3", reason, n.hint(KindAllow, joinHostPort(host, port)))
 	}
-	return refuseNet("D.4", fmt.Sprintf("%s is not allowed for agent %q", host, n.Agent), n.hint(KindAllow, Wanted(host, port)))
+	return refuseNet("D.4", fmt.Sprintf("%s is not allowed for %s", host, n.whose()), n.hint(KindAllow, Wanted(host, port)))
 }
 
 // AllowedOf says what allow rules let out of a host, in canonical spelling, for a question that is about more of it:
@@ -242,7 +243,7 @@ func shorten(list []string) []string {
 
 // refuseUnnamedRequest says what of a host is allowed, where it is requests.
 func (n Network) refuseUnnamedRequest(t target, allowed []string) Verdict {
-	reason := fmt.Sprintf("%s is not allowed for agent %q, only %s", t.what(), n.Agent, strings.Join(shorten(allowed), " and "))
+	reason := fmt.Sprintf("%s is not allowed for %s, only %s", t.what(), n.whose(), strings.Join(shorten(allowed), " and "))
 	want := Rule{Kind: KindAllow, Host: t.host, Port: t.port, Methods: t.method, Path: t.path}
 	switch _, err := ParseRule(KindAllow, want.String(), "hint"); {
 	case t.request && t.odd:
@@ -260,11 +261,22 @@ func appendNew(list []string, s string) []string {
 	return append(list, s)
 }
 
+// whose names those whose rules they are.
+func (n Network) whose() string {
+	if n.Server != "" {
+		return fmt.Sprintf("the server %q of agent %q", n.Server, n.Agent)
+	}
+	return fmt.Sprintf("agent %q", n.Agent)
+}
+
 // hint is the one wording of what a person does about a refusal.
 func (n Network) hint(kind, value string) string {
 	name := n.Agent
 	if name == "" {
 		name = "NAME"
+	}
+	if n.Server != "" {
+		return fmt.Sprintf("allow it: handler agent edit %s --addon-%s %s=%s", name, kind, n.Server, value)
 	}
 	if kind == KindPrivate {
 		value = "--private " + value

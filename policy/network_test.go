@@ -460,3 +460,16 @@ func ExampleNetwork_Explain() {
 	// allow *.example.org (agent web): does not name it
 	// allow example.org:8443 (agent web): names the host, but only port 8443
 }
+
+// What a hosted server is refused speaks of its own rules, since the agent's would not help it.
+func TestServersRules(t *testing.T) {
+	n := Network{Agent: "web", Server: "notes"}
+	for host, want := range map[string]string{
+		"api.example.org": `refused by D.4: api.example.org is not allowed for the server "notes" of agent "web" — allow it: handler agent edit web --addon-allow notes=api.example.org`,
+		"10.0.0.6":        `--addon-private notes=10.0.0.6:443`,
+	} {
+		if got := n.Decide(host, 443).String(); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", host, got)
+		}
+	}
+}

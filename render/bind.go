@@ -3,6 +3,7 @@ package render
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,9 +17,17 @@ import (
 // the addon's commands, and in its MCP server's, since an agent may not pass its own on.
 func (b *builder) bindings() error {
 	for _, m := range b.bound {
-		env, err := b.bind(m, b.in.Agent.Bindings[m.Name])
+		binding := b.in.Agent.Bindings[m.Name]
+		b.boxed[m.Name] = b.ownSandbox(m, binding)
+		env, err := b.bind(m, binding)
 		if err != nil {
 			return fmt.Errorf("the addon %s: %w", m.Name, err)
+		}
+		if b.boxed[m.Name] {
+			if err := b.box(m, binding, env); err != nil {
+				return fmt.Errorf("the addon %s: %w", m.Name, err)
+			}
+			continue
 		}
 		for _, name := range sortedKeys(env) {
 			b.share(name, env[name], "addon "+m.Name)
@@ -26,11 +35,9 @@ func (b *builder) bindings() error {
 		if m.MCP == nil {
 			continue
 		}
-		server, err := b.addonServer(m, env)
-		if err != nil {
+		if err := b.addonServer(m, binding, env); err != nil {
 			return fmt.Errorf("the addon %s: %w", m.Name, err)
 		}
-		b.plan.SessionDefaults.MCPServers = append(b.plan.SessionDefaults.MCPServers, server)
 	}
 	return nil
 }
@@ -49,6 +56,64 @@ func (b *builder) share(name, value, by string) {
 	default:
 		env[name], b.envBy[name] = value, by
 	}
+}
+
+// placementOf says where the addon's MCP server runs.
+func placementOf(m *addons.Manifest, binding agents.Binding) string {
+	if binding.Placement == "" && m.MCP != nil {
+		return m.MCP.Placement
+	}
+	return binding.Placement
+}
+
+// ownSandbox tells whether the addon's MCP server is hosted in a sandbox of its own.
+func (b *builder) ownSandbox(m *addons.Manifest, binding agents.Binding) bool {
+	return m.MCP != nil && placementOf(m, binding) == addons.PlacementHosted && !slices.Contains(b.in.Hosted, m.Name)
+}
+
+// box makes the sandbox of its own of a hosted server. What bind gave is its alone: the agent's sandbox has the addon's
+// commands and skills, and neither its secrets nor its hosts.
+func (b *builder) box(m *addons.Manifest, binding agents.Binding, env map[string]string) error {
+	if m.Build == nil || len(m.MCP.Command) == 0 {
+		return errors.New("its MCP server needs [build] and a command")
+	}
+	if binding.ChromiumSandbox == agents.ChromiumSandboxOff {
+		return errors.New("the browser of a hosted server always has its own sandbox (A.7)")
+	}
+	box := &Box{
+		Images:  []sandbox.ImageMount{{Image: sandbox.AddonImage(m.Name), Target: addonDir(m)}},
+		Command: append([]string{addonDir(m) + "/bin/" + m.MCP.Command[0]}, m.MCP.Command[1:]...),
+		Env:     baseEnv(addonDir(m) + "/bin"),
+	}
+	maps.Copy(box.Env, env)
+	for _, s := range b.plan.Secrets {
+		if strings.HasPrefix(s.Name, m.Name+".") {
+			box.Secrets = append(box.Secrets, s)
+		}
+	}
+	b.plan.Secrets = slices.DeleteFunc(b.plan.Secrets, func(s SecretFile) bool { return strings.HasPrefix(s.Name, m.Name+".") })
+	l := newRuleList()
+	l.notice = func(text string) { b.notice("the server %s: %s", m.Name, text) }
+	l.add(RuleAllow, "addon "+m.Name, m.Hosts...)
+	l.addNetwork("agent "+b.in.Agent.Name, binding.Network)
+	if l.err != nil {
+		return fmt.Errorf("network: %w", l.err)
+	}
+	box.Network.Rules = l.rules
+	for _, name := range sortedKeys(m.Settings) { // its commands beside the agent know them too
+		key := "HANDLER_SETTING_" + strings.ToUpper(name)
+		b.share(key, env[key], "addon "+m.Name)
+	}
+	b.hostServer(m, binding, box)
+	return nil
+}
+
+// hostServer adds a server that handlerd hosts, as the agent reaches it.
+func (b *builder) hostServer(m *addons.Manifest, binding agents.Binding, box *Box) {
+	b.plan.Hosted = append(b.plan.Hosted, Hosted{Name: m.Name, Allow: binding.Tools, Deny: binding.DenyTools, Settings: settingsOf(m, binding), Box: box})
+	b.plan.SessionDefaults.MCPServers = append(b.plan.SessionDefaults.MCPServers, MCPServer{
+		Name: m.Name, Command: sandbox.GuestTarget + "/handler-guest", Args: []string{"mcp", m.Name, policy.SessionToken}, Env: []Pair{},
+	})
 }
 
 // bind checks a binding against the addon's manifest and gives the variables of its settings and secrets.
@@ -105,36 +170,29 @@ func (b *builder) source(s agents.Secret) Source {
 	return s
 }
 
-// addonServer is the stdio server of an addon (B.3), by its absolute path: an agent may search programs elsewhere.
-func (b *builder) addonServer(m *addons.Manifest, env map[string]string) (MCPServer, error) {
-	s := MCPServer{Name: m.Name, Args: []string{}, Env: []Pair{}}
-	off := b.in.Agent.Bindings[m.Name].ChromiumSandbox == agents.ChromiumSandboxOff
-	binding := b.in.Agent.Bindings[m.Name]
-	placement := binding.Placement
-	if placement == "" {
-		placement = m.MCP.Placement
+// addonServer adds the stdio server of an addon (B.3), by its absolute path: an agent may search programs elsewhere.
+func (b *builder) addonServer(m *addons.Manifest, binding agents.Binding, env map[string]string) error {
+	off := binding.ChromiumSandbox == agents.ChromiumSandboxOff
+	if binding.Network.Given() {
+		return errors.New("network holds for a server that is hosted in a sandbox of its own: the guarded browser has [browser] network, and what runs beside the agent has the agent's")
 	}
-	if placement != addons.PlacementHosted && len(binding.Tools)+len(binding.DenyTools) > 0 {
-		return s, errors.New("tools and deny_tools hold for a server that handlerd hosts: add placement = \"hosted\"")
-	}
-	if placement == addons.PlacementHosted {
-		if !slices.Contains(b.in.Hosted, m.Name) {
-			return s, errors.New("its MCP server is to be hosted by handlerd, which hosts none of that name")
-		}
+	if placementOf(m, binding) == addons.PlacementHosted {
 		if off {
-			return s, errors.New("the browser of a hosted server always has its own sandbox (A.7)")
+			return errors.New("the browser of a hosted server always has its own sandbox (A.7)")
 		}
 		if len(binding.Secrets) > 0 {
-			return s, errors.New("a hosted server gets no secrets of the binding's (F.1)")
+			return errors.New("a hosted server gets no secrets of the binding's (F.1)")
 		}
-		b.plan.Hosted = append(b.plan.Hosted, Hosted{Name: m.Name, Allow: binding.Tools, Deny: binding.DenyTools, Settings: settingsOf(m, binding)})
-		s.Command, s.Args = sandbox.GuestTarget+"/handler-guest", []string{"mcp", m.Name, policy.SessionToken}
-		return s, nil
+		b.hostServer(m, binding, nil)
+		return nil
+	}
+	if len(binding.Tools)+len(binding.DenyTools) > 0 {
+		return errors.New("tools and deny_tools hold for a server that handlerd hosts: add placement = \"hosted\"")
 	}
 	if m.Build == nil || len(m.MCP.Command) == 0 {
-		return s, errors.New("its MCP server needs [build] and a command")
+		return errors.New("its MCP server needs [build] and a command")
 	}
-	s.Command, s.Args = addonDir(m)+"/bin/"+m.MCP.Command[0], append(s.Args, m.MCP.Command[1:]...)
+	s := MCPServer{Name: m.Name, Command: addonDir(m) + "/bin/" + m.MCP.Command[0], Args: append([]string{}, m.MCP.Command[1:]...), Env: []Pair{}}
 	for _, name := range sortedKeys(env) {
 		s.Env = append(s.Env, Pair{Name: name, Value: env[name]})
 	}
@@ -142,7 +200,8 @@ func (b *builder) addonServer(m *addons.Manifest, env map[string]string) (MCPSer
 		s.Env = append(s.Env, Pair{Name: "HANDLER_CHROMIUM_SANDBOX", Value: agents.ChromiumSandboxOff})
 		b.notice("the browser of addon %s runs without Chromium's own sandbox (chromium_sandbox = \"off\")", m.Name)
 	}
-	return s, nil
+	b.plan.SessionDefaults.MCPServers = append(b.plan.SessionDefaults.MCPServers, s)
+	return nil
 }
 
 // servers adds the person's own servers and checks all of them against the harness (B.5, B.7).

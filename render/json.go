@@ -35,6 +35,7 @@ type planView struct {
 	Session   sessionView    `json:"session"`
 	Network   []string       `json:"network"`
 	Unknown   string         `json:"unknown,omitempty"` // a host that no rule names
+	Hosted    []hostedView   `json:"hosted,omitempty"`
 	Upstreams []upstreamView `json:"upstreams,omitempty"`
 	Secrets   []secretView   `json:"secrets,omitempty"`
 	Policy    Policy         `json:"policy"`
@@ -79,6 +80,45 @@ type upstreamView struct {
 	Env     map[string]string `json:"env,omitempty"`
 }
 
+type hostedView struct {
+	Name    string            `json:"name"`
+	Allow   []string          `json:"tools,omitempty"`
+	Deny    []string          `json:"denyTools,omitempty"`
+	Images  map[string]string `json:"images,omitempty"` // what follows is of a sandbox of its own
+	Command []string          `json:"command,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+	Secrets []secretView      `json:"secrets,omitempty"`
+	Network []string          `json:"network,omitempty"`
+}
+
+func viewOfHosted(h Hosted) hostedView {
+	v := hostedView{Name: h.Name, Allow: h.Allow, Deny: h.Deny}
+	if h.Box == nil {
+		return v
+	}
+	v.Images, v.Command, v.Env = map[string]string{}, h.Box.Command, h.Box.Env
+	for _, i := range h.Box.Images {
+		v.Images[i.Target] = i.Image
+	}
+	v.Secrets, v.Network = viewOfSecrets(h.Box.Secrets), viewOfRules(h.Box.Network)
+	return v
+}
+
+func viewOfRules(n Network) []string {
+	all := []string{}
+	for _, r := range n.Rules {
+		all = append(all, fmt.Sprintf("%s %s (%s)", r.Kind, r.Text, r.By))
+	}
+	return all
+}
+
+func viewOfSecrets(list []SecretFile) (all []secretView) {
+	for _, s := range list {
+		all = append(all, secretView{s.Name, s.Source.String(), s.Path, fmt.Sprintf("%04o", s.Mode)})
+	}
+	return all
+}
+
 type secretView struct {
 	Name   string `json:"name"`
 	Source string `json:"source"`
@@ -90,7 +130,7 @@ func viewOf(p *Plan) planView {
 	v := planView{
 		Agent: p.Agent, Harness: p.Harness, Display: p.Display, Strict: p.DisplayStrict, Policy: p.Policy, Notices: p.Notices, Sandbox: viewOfSpec(p.Sandbox),
 		Session: sessionView{MCPServers: []MCPServer{}, SessionMCP: p.SessionMCP, SessionsPerRun: p.SessionsPerRun, MCPTransports: p.MCPTransports},
-		Network: []string{}, Unknown: p.Network.Unknown,
+		Unknown: p.Network.Unknown,
 	}
 	for _, s := range p.SessionDefaults.MCPServers {
 		headers := make([]Pair, 0, len(s.Headers))
@@ -111,8 +151,9 @@ func viewOf(p *Plan) planView {
 			f.Content = "(the session's MCP servers)"
 		}
 	}
-	for _, r := range p.Network.Rules {
-		v.Network = append(v.Network, fmt.Sprintf("%s %s (%s)", r.Kind, r.Text, r.By))
+	v.Network = viewOfRules(p.Network)
+	for _, h := range p.Hosted {
+		v.Hosted = append(v.Hosted, viewOfHosted(h))
 	}
 	for _, u := range p.Upstreams {
 		v.Upstreams = append(v.Upstreams, upstreamView{
@@ -120,9 +161,7 @@ func viewOf(p *Plan) planView {
 			Secret: u.Secret.String(), Env: u.Env,
 		})
 	}
-	for _, s := range p.Secrets {
-		v.Secrets = append(v.Secrets, secretView{s.Name, s.Source.String(), s.Path, fmt.Sprintf("%04o", s.Mode)})
-	}
+	v.Secrets = viewOfSecrets(p.Secrets)
 	return v
 }
 

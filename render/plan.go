@@ -5,6 +5,7 @@ package render
 
 import (
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/handlerd/handler/agents"
@@ -92,6 +93,17 @@ type Hosted struct {
 	Name        string
 	Allow, Deny []string          // patterns of tools' names; see agents.Binding
 	Settings    map[string]string // of the binding, defaults included
+	// Box is the sandbox of its own that the server runs in; nil for one that handlerd itself serves, the browser.
+	Box *Box
+}
+
+// A Box is what a hosted server's own sandbox has. There is nothing of the agent in it.
+type Box struct {
+	Images  []sandbox.ImageMount
+	Command []string
+	Env     map[string]string // settings, and the paths of secrets
+	Secrets []SecretFile      // in this sandbox, and in no other
+	Network Network           // its own rules
 }
 
 // An Upstream is served by the run's proxy (D.9). The engine reads Secret, makes the placeholder key and puts
@@ -117,6 +129,17 @@ type SecretFile struct {
 	Source Source
 	Path   string // inside
 	Mode   fs.FileMode
+}
+
+// AllSecrets gives every file of a secret, of the agent's sandbox and of hosted servers' own.
+func (p *Plan) AllSecrets() []SecretFile {
+	all := slices.Clone(p.Secrets)
+	for _, h := range p.Hosted {
+		if h.Box != nil {
+			all = append(all, h.Box.Secrets...)
+		}
+	}
+	return all
 }
 
 // Policy is what P1–P9 need to know of the agent.

@@ -25,7 +25,8 @@ type Input struct {
 	// has no entry here fails the render.
 	Skills map[string][]SkillFile
 
-	// Hosted names the addons whose MCP servers handlerd hosts (addons.PlacementHosted).
+	// Hosted names the addons whose MCP servers handlerd itself serves where they are hosted (addons.PlacementHosted). Any
+	// other's runs in a sandbox of its own.
 	Hosted []string
 
 	Home     string // the person's home on the host, absolute: "~/" in the agent
@@ -43,6 +44,7 @@ type builder struct {
 	bound []*addons.Manifest
 
 	envBy map[string]string // who set a variable of the sandbox; "" where two disagreed
+	boxed map[string]bool   // the addons whose MCP server has a sandbox of its own
 }
 
 // Render makes the Plan of an agent (contract B). It checks the agent again (agents.Agent.Validate) and everything
@@ -64,7 +66,7 @@ func Render(in Input) (*Plan, error) {
 			return nil, fail(in, fmt.Errorf("the %s %q is not absolute", what, dir))
 		}
 	}
-	b := &builder{in: in, plan: new(Plan), envBy: map[string]string{}}
+	b := &builder{in: in, plan: new(Plan), envBy: map[string]string{}, boxed: map[string]bool{}}
 	for _, step := range []func() error{b.pick, b.base, b.scopes, b.environment, b.bindings, b.servers, b.state, b.files,
 		b.upstreams, b.network} {
 		if err := step(); err != nil {
@@ -212,46 +214,38 @@ func (b *builder) environment() error {
 	if b.in.Harness.Build != nil {
 		dirs = append(dirs, sandbox.HarnessTarget+"/bin")
 	}
-	env := map[string]string{
-		"HOME": sandbox.HomeTarget,
-		"PATH": strings.Join(append(dirs, systemPath), ":"),
-		"LANG": "C.UTF-8",
-		"USER": "agent", "LOGNAME": "agent",
-		"SHELL": "/bin/bash",
-	}
+	env := baseEnv(dirs...)
 	maps.Copy(env, b.in.Harness.Env)
 	maps.Copy(env, b.in.Agent.Env)
 	b.plan.Sandbox.Env = env
 	return nil
 }
 
+// baseEnv is what every sandbox has, with dirs before the system's in PATH.
+func baseEnv(dirs ...string) map[string]string {
+	return map[string]string{
+		"HOME": sandbox.HomeTarget,
+		"PATH": strings.Join(append(dirs, systemPath), ":"),
+		"LANG": "C.UTF-8",
+		"USER": "agent", "LOGNAME": "agent",
+		"SHELL": "/bin/bash",
+	}
+}
+
 // network joins the rules, each with who asked for it (B.4). The order is that of the words of the contract:
 // harness, addons, servers, agent.
 func (b *builder) network() error {
-	a, seen := b.in.Agent, map[Rule]bool{}
-	var err error
-	add := func(kind, by string, texts ...string) {
-		for _, text := range texts {
-			rule := Rule{Kind: kind, Text: text, By: by}
-			if seen[rule] || err != nil {
-				continue
-			}
-			seen[rule] = true
-			var notice string
-			if notice, err = checkRule(rule); err == nil {
-				b.plan.Network.Rules = append(b.plan.Network.Rules, rule)
-			}
-			if notice != "" {
-				b.notice("%s", notice)
-			}
-		}
-	}
+	a, l := b.in.Agent, newRuleList()
+	l.notice = func(text string) { b.notice("%s", text) }
+	add := l.add
 	add(RuleAllow, "harness "+b.in.Harness.Name, b.in.Harness.Hosts...)
 	if len(b.plan.Upstreams) == 0 {
 		add(RuleAllow, "harness "+b.in.Harness.Name, b.in.Harness.LoginHosts...)
 	}
 	for _, m := range b.bound {
-		add(RuleAllow, "addon "+m.Name, m.Hosts...)
+		if !b.boxed[m.Name] { // else its hosts are its server's alone
+			add(RuleAllow, "addon "+m.Name, m.Hosts...)
+		}
 	}
 	for _, s := range a.MCP {
 		kind, text, hostErr := serverRule(s.URL)
@@ -260,19 +254,9 @@ func (b *builder) network() error {
 		}
 		add(kind, "mcp server "+s.Name, text)
 	}
-	by := "agent " + a.Name
-	add(RuleAllow, by, a.Network.Allow...)
-	add(RuleDeny, by, a.Network.Deny...)
-	add(RulePrivate, by, a.Network.Private...)
-	b.plan.Network.Unknown = a.Network.Unknown
-	for _, name := range a.Network.Presets {
-		texts, presetErr := presetRules(name)
-		if presetErr != nil {
-			return presetErr
-		}
-		add(RuleAllow, "preset "+name, texts...)
-	}
-	return err
+	l.addNetwork("agent "+a.Name, a.Network)
+	b.plan.Network = Network{Rules: l.rules, Unknown: a.Network.Unknown}
+	return l.err
 }
 
 // upstreams serves those of the harness whose key the agent gives, by the first way to authenticate that it has a

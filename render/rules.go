@@ -66,3 +66,48 @@ func serverRule(url string) (kind, text string, err error) {
 	}
 	return kind, strings.TrimSuffix(host, ".") + ":" + strconv.Itoa(int(port)), nil
 }
+
+// A ruleList collects the rules of one network, none twice.
+type ruleList struct {
+	rules  []Rule
+	seen   map[Rule]bool
+	notice func(text string) // of a rule that is right and wide
+	err    error             // the first
+}
+
+func newRuleList() *ruleList {
+	return &ruleList{seen: map[Rule]bool{}, notice: func(string) {}}
+}
+
+func (l *ruleList) add(kind, by string, texts ...string) {
+	for _, text := range texts {
+		rule := Rule{Kind: kind, Text: text, By: by}
+		if l.seen[rule] || l.err != nil {
+			continue
+		}
+		l.seen[rule] = true
+		notice, err := checkRule(rule)
+		if err != nil {
+			l.err = err
+			return
+		}
+		l.rules = append(l.rules, rule)
+		if notice != "" {
+			l.notice(notice)
+		}
+	}
+}
+
+// addNetwork adds what a person wrote.
+func (l *ruleList) addNetwork(by string, n agents.Network) {
+	l.add(RuleAllow, by, n.Allow...)
+	l.add(RuleDeny, by, n.Deny...)
+	l.add(RulePrivate, by, n.Private...)
+	for _, name := range n.Presets {
+		texts, err := presetRules(name)
+		if err != nil && l.err == nil {
+			l.err = err
+		}
+		l.add(RuleAllow, "preset "+name, texts...)
+	}
+}

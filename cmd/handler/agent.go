@@ -39,6 +39,7 @@ type agentFlags struct {
 	forgetAnswers                                     bool
 	unknown, approvals                                string
 	browser                                           browserFlags
+	hosted                                            bindingFlags
 	limits                                            limitFlags
 	display, displayStrict, hostFS, hostTerm, denyMCP bool
 }
@@ -61,6 +62,7 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.StringSliceVar(&f.unbind, "unbind", nil, "addon to take away (repeatable)")
 	f.limits.register(cmd)
 	f.browser.register(cmd)
+	f.hosted.register(cmd)
 	fl.BoolVar(&f.display, "display", false, "show windows on your screen and paste images")
 	fl.BoolVar(&f.displayStrict, "display-strict", false, "refuse a screen on which the agent could do more than show windows (A.6)")
 	fl.BoolVar(&f.hostFS, "host-fs", false, "let it read and write files through the editor (P2)")
@@ -125,7 +127,7 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 			}
 			return a.SetApprovals(f.approvals)
 		},
-		func() error { return each(ruleLists(f.forget), a.Forget) },
+		func() error { return each(ruleLists(f.forget), func(rule string) error { return forget(a, rule) }) },
 		func() error { return each(f.dropScope, a.RemoveScope) },
 		func() error { return each(f.answers, a.AddAnswer) },
 		func() error { return eachPair(f.env, a.SetEnv) },
@@ -166,7 +168,7 @@ func (f *agentFlags) applyScopes(a *agents.Agent, c catalog.Catalog) error {
 }
 
 func (f *agentFlags) applyBindings(a *agents.Agent, c catalog.Catalog) error {
-	if len(f.addons)+len(f.settings)+len(f.unbind) == 0 {
+	if len(f.addons)+len(f.settings)+len(f.unbind) == 0 && !f.hosted.given() {
 		return nil
 	}
 	defaults, err := c.DefaultAddons()
@@ -187,6 +189,7 @@ func (f *agentFlags) applyBindings(a *agents.Agent, c catalog.Catalog) error {
 				b.Settings[setting] = value
 			})
 		}),
+		f.hosted.apply(a, defaults),
 		each(f.unbind, func(name string) error { return a.Unbind(name, defaults) }),
 	)
 }
@@ -399,6 +402,7 @@ func newAgentEdit(u *ui) *cobra.Command {
 		Use: "edit NAME", Short: "Change an agent by flags, or in your editor when there are none", Args: usageArgs(cobra.ExactArgs(1)),
 		Example: `  handler agent edit web --allow api.example.org --private 10.0.0.5:8080
   handler agent edit web --forget api.example.org
+  handler agent edit web --placement playwright=hosted --deny-tools playwright=browser_file_upload
   handler agent edit web`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := u.catalog()
@@ -432,7 +436,7 @@ func newAgentEdit(u *ui) *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringArrayVar(&f.forget, "forget", nil, "network rule or preset to take away (repeatable)")
+	cmd.Flags().StringArrayVar(&f.forget, "forget", nil, "network rule or preset to take away, or ADDON=RULE of a hosted server (repeatable)")
 	cmd.Flags().StringArrayVar(&f.dropScope, "drop-scope", nil, "scope to take away (repeatable)")
 	return cmd
 }

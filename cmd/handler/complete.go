@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/handlerd/handler/agents"
 	"github.com/handlerd/handler/cmd/internal/dirs"
 	"github.com/handlerd/handler/handlerd/api/client"
 	"github.com/handlerd/handler/handlerd/api/types"
@@ -28,6 +29,10 @@ func (u *ui) addCompletions(root *cobra.Command) {
 	flags := map[string]completer{
 		"harness": u.harnessNames, "toolbox": u.imageNames(types.KindToolbox), "preset": presetNames, "addon": u.addonNames,
 		"unbind": u.addonNames, "run": u.runNames, "agent": u.agentNames, "base": words("auto", "mmdebstrap", "registry"),
+		"placement": u.addonPairs(agents.PlacementHosted, agents.PlacementSandbox), "addon-preset": u.addonPairs(policy.PresetNames()...),
+	}
+	for _, name := range []string{"tools", "deny-tools", "addon-allow", "addon-deny", "addon-private"} {
+		flags[name] = u.addonPairs()
 	}
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {

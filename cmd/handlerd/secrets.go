@@ -50,7 +50,7 @@ func secretsOf(plan *render.Plan) []namedSecret {
 	for _, u := range plan.Upstreams {
 		list = append(list, namedSecret{u.Name, "key of the upstream " + u.Name, u.Secret, true})
 	}
-	for _, s := range plan.Secrets {
+	for _, s := range plan.AllSecrets() {
 		addon, _, _ := strings.Cut(s.Name, ".")
 		list = append(list, namedSecret{s.Name, "file of the addon " + addon, s.Source, false})
 	}
