@@ -95,6 +95,9 @@ type Browser struct {
 	ReadOnly bool   `toml:"read_only"` // pages are read and never acted on (F.4)
 	// Lifetime is that of a browser in unattended runs: "5m" if empty, at most "15m" (F.8).
 	Lifetime string `toml:"lifetime"`
+	// Search is the address of the result page that browser_search opens, with %s in place of the words;
+	// DefaultBrowserSearch if empty.
+	Search string `toml:"search"`
 }
 
 // Values of Browser.Network.

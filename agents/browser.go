@@ -2,6 +2,8 @@ package agents
 
 import (
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/handlerd/handler/configfile"
@@ -13,6 +15,9 @@ const (
 	MaxBrowserLife     = 15 * time.Minute
 	minBrowserLife     = 10 * time.Second
 )
+
+// DefaultBrowserSearch is the result page of agents that name none.
+const DefaultBrowserSearch = "https://html.duckduckgo.com/html/?q=%s"
 
 // Life gives how long a browser of an unattended run lives.
 func (b Browser) Life() (time.Duration, error) {
@@ -30,6 +35,24 @@ func (a *Agent) checkBrowser() error {
 	if n := a.Browser.Network; n != "" && n != BrowserPublic && n != BrowserRules {
 		return fmt.Errorf("browser.network = %q must be \"public\" or \"rules\"", configfile.Clip(n))
 	}
-	_, err := a.Browser.Life()
-	return err
+	if _, err := a.Browser.Life(); err != nil {
+		return err
+	}
+	return checkSearch(a.Browser.Search)
+}
+
+// maxSearch bounds Browser.Search, in bytes.
+const maxSearch = 1000
+
+// checkSearch holds that an address is a page's, with %s once and not in its host.
+func checkSearch(address string) error {
+	if address == "" {
+		return nil
+	}
+	u, err := url.Parse(strings.Replace(address, "%s", "words", 1))
+	if err != nil || len(address) > maxSearch || strings.Count(address, "%s") != 1 || (u.Scheme != "https" && u.Scheme != "http") ||
+		u.Host == "" || u.User != nil || !strings.Contains(u.RequestURI(), "words") {
+		return fmt.Errorf("browser.search = %q must be the address of a result page with one %%s for the words, such as \"https://html.duckduckgo.com/html/?q=%%s\"", configfile.Clip(address))
+	}
+	return nil
 }

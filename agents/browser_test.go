@@ -10,7 +10,7 @@ func TestBrowserTable(t *testing.T) {
 	parse := func(text string) (*Agent, error) {
 		return Parse("web", "web.toml", []byte("harness = \"demo\"\n[browser]\n"+text))
 	}
-	a, err := parse("network = \"rules\"\nread_only = true\nlifetime = \"10m\"\n")
+	a, err := parse("network = \"rules\"\nread_only = true\nlifetime = \"10m\"\nsearch = \"https://find.example.org/?q=%s&x=1\"\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,6 +31,14 @@ func TestBrowserTable(t *testing.T) {
 		"lifetime = \"none\"":  "browser.lifetime",
 		"lifetime = \"-5m\"":   "browser.lifetime",
 		"readonly = true":      "readonly",
+
+		"search = \"find.example.org/%s\"":                  "browser.search",
+		"search = \"https://find.example.org/\"":            "browser.search",
+		"search = \"https://%s.example.org/\"":              "browser.search",
+		"search = \"https://find.example.org/%s/%s\"":       "browser.search",
+		"search = \"file:///tmp/%s\"":                       "browser.search",
+		"search = \"https://me:pw@find.example.org/?q=%s\"": "browser.search",
+		"search = \"https://find.example.org/#%s\"":         "browser.search",
 	} {
 		if _, err := parse(text + "\n"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

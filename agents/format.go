@@ -37,6 +37,7 @@ func Format(a *Agent) []byte {
 		w.text("network", b.Network)
 		w.flag("read_only", b.ReadOnly)
 		w.text("lifetime", b.Lifetime)
+		w.text("search", b.Search)
 	}
 	w.limits(a.Limits)
 	w.policy(a.Policy)

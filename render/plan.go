@@ -72,6 +72,7 @@ type Browser struct {
 	Rules    bool          `json:"rules"`    // its pages come from where the run's network rules allow, else from every public host
 	ReadOnly bool          `json:"readOnly"` // pages are not acted on (F.4)
 	Life     time.Duration `json:"-"`        // of one browser in an unattended run
+	Search   string        `json:"search"`   // address of a result page with %s for the words
 }
 
 // Kinds of a Rule.

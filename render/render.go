@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -114,7 +115,7 @@ func (b *builder) base() error {
 	}
 	p.Agent, p.Harness, p.Display, p.DisplayStrict = a.Name, h.Name, a.Display, a.DisplayStrict
 	p.SessionMCP, p.SessionsPerRun, p.MCPTransports = h.SessionMCP, h.SessionsPerRun, slices.Clone(h.MCPTransports)
-	p.Browser = Browser{Rules: a.Browser.Network == agents.BrowserRules, ReadOnly: a.Browser.ReadOnly}
+	p.Browser = Browser{Rules: a.Browser.Network == agents.BrowserRules, ReadOnly: a.Browser.ReadOnly, Search: cmp.Or(a.Browser.Search, agents.DefaultBrowserSearch)}
 	if p.Browser.Life, err = a.Browser.Life(); err != nil {
 		return err
 	}

@@ -8,8 +8,8 @@ import (
 
 // browserFlags are the switches of the guarded browser.
 type browserFlags struct {
-	network, lifetime string
-	readOnly          bool
+	network, lifetime, search string
+	readOnly                  bool
 }
 
 func (f *browserFlags) register(cmd *cobra.Command) {
@@ -17,6 +17,7 @@ func (f *browserFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.network, "browser-network", "", "pages of the guarded browser come from: public (the default, every public host) or rules (the agent's own network rules)")
 	fl.BoolVar(&f.readOnly, "browser-read-only", false, "the guarded browser reads pages and never acts on them")
 	fl.StringVar(&f.lifetime, "browser-lifetime", "", "how long a guarded browser lives where nobody is there, at most 15m (default 5m)")
+	fl.StringVar(&f.search, "browser-search", "", "result page that the guarded browser searches with, %s for the words (default "+agents.DefaultBrowserSearch+")")
 }
 
 // save puts what was given into the agent, which is checked as a whole later.
@@ -30,5 +31,8 @@ func (f *browserFlags) save(cmd *cobra.Command, b *agents.Browser) {
 	}
 	if given("browser-lifetime") {
 		b.Lifetime = f.lifetime
+	}
+	if given("browser-search") {
+		b.Search = f.search
 	}
 }

@@ -52,6 +52,11 @@ func (u *use) act(ctx context.Context, a action) (*mcp.CallToolResult, error) {
 		}
 	}
 	if u.asks(before) {
+		if !asking && !u.policy.Unattended { // what it leads to is external, or its frame: the person sees it too
+			if before, err = u.gather(ctx, a, true); err != nil {
+				return nil, u.explainModal(err)
+			}
+		}
 		if before, err = u.approve(ctx, a, before); err != nil {
 			return nil, err
 		}

@@ -80,7 +80,7 @@ func TestApproval(t *testing.T) {
 		t.Errorf("the digest is %q", q.Digest)
 	}
 	q.Digest = ""
-	want := Question{Run: "r", Agent: "web", Session: "s", Tool: "browser_type", Action: "type into and submit", Pages: []string{"http://shop.example.org/"},
+	want := Question{Run: "r", Agent: "web", Session: "s", Tool: "browser_type", Action: "type into and submit", Title: "Shop", Pages: []string{"http://shop.example.org/"},
 		Elements: []Element{{"textbox", "Your name"}}, Values: []string{"Grace"}, Expiry: AskTime}
 	if diff := cmp.Diff(want, q); diff != "" {
 		t.Error(diff)
@@ -180,6 +180,7 @@ func TestInternal(t *testing.T) {
 	p := shop()
 	p.url, p.frames = "http://x7.workspace.invalid/index.html", []string{"http://other.example.org/pay"}
 	p.facts["e2"] = fact{Element: element{Tag: "button", Targets: []string{"http://x7.workspace.invalid/buy", "javascript:void(0)"}}}
+	p.picture = drawn(t, 30, 10)
 	w.web["http://files.workspace.invalid/index.html"] = p
 	r.next = append(r.next, w)
 	r.setPolicy(func(p *Policy) { p.Unattended = true })
@@ -191,8 +192,16 @@ func TestInternal(t *testing.T) {
 	}
 	r.setPolicy(func(p *Policy) { p.Unattended = false })
 	r.ok("browser_click", `{"target":"e3"}`)
-	if q := r.questions(); len(q) != 1 || q[0].Targets[0] != "http://other.example.org/" {
-		t.Errorf("%+v", q)
+	r.ok("browser_snapshot", `{}`)
+	r.ok("browser_click", `{"target":"f1e1"}`)
+	q := r.questions()
+	if len(q) != 2 || q[0].Targets[0] != "http://other.example.org/" || q[1].Frame != "http://other.example.org/pay" {
+		t.Fatalf("%+v", q)
+	}
+	for _, q := range q {
+		if q.Title != "Shop" || len(q.Picture) == 0 {
+			t.Errorf("the person sees neither title nor picture: %+v", q)
+		}
 	}
 }
 

@@ -69,6 +69,8 @@ type Policy struct {
 	ReadOnly   bool // nothing is acted on
 	// Life is how long an unattended run's browser lives, at most MaxLife; 0 is Limits.Life.
 	Life time.Duration
+	// Search is the address of a result page with %s for the words; "" searches nowhere.
+	Search string
 	// Rules are the agent's own live network rules: a host that they allow is gone to without a question (F.4).
 	Rules policy.Network
 	// Network is what the worker reaches: every public host, or the agent's rules (browser.network = "rules").

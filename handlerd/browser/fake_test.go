@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type fakePage struct {
 	facts      map[string]fact // by reference
 	fields     []field
 	focus      []fact
+	found      found
+	picture    []byte // of every element
 }
 
 // A fakeWorker stands in for a sandbox with playwright-mcp: it knows the tools and our programs, and does what a test
@@ -74,7 +77,7 @@ func programName(code string) string {
 	if strings.Contains(code, "handlerTab !==") {
 		return "do"
 	}
-	for name, mark := range map[string]string{"look": "handlerGuard", "facts": "aria-ref=", "focus": "*:focus", "read": "collect", "shot": "fullPage: true"} {
+	for name, mark := range map[string]string{"look": "handlerGuard", "facts": "aria-ref=", "focus": "*:focus", "read": "collect", "shot": "fullPage: true", "hits": "const gather"} {
 		if strings.Contains(code, mark) {
 			return name
 		}
@@ -139,7 +142,7 @@ func (w *fakeWorker) Call(ctx context.Context, tool string, args any) (*mcp.Call
 
 // answer does what a tool or a program does. w.mu is held.
 func (w *fakeWorker) answer(name, args string) *mcp.CallToolResult {
-	program := slices.Contains([]string{"look", "facts", "focus", "read", "shot"}, name)
+	program := slices.Contains([]string{"look", "facts", "focus", "read", "shot", "hits"}, name)
 	if w.modal != "" && name != "browser_tabs" && name != "browser_handle_dialog" && name != "browser_file_upload" {
 		return mcp.NewToolResultError("### Error\nError: Tool \"x\" does not handle the modal state.")
 	}
@@ -202,6 +205,9 @@ func (w *fakeWorker) program(name, args string) any {
 		return at
 	case "facts":
 		f := facts{URL: w.current.url}
+		if strings.Contains(args, `\"picture\":true`) {
+			f.Title, f.Picture = w.current.title, base64.StdEncoding.EncodeToString(w.current.picture)
+		}
 		for _, ref := range slices.Sorted(maps.Keys(w.current.facts)) {
 			if !strings.Contains(args, `\"`+ref+`\"`) {
 				continue
@@ -218,6 +224,10 @@ func (w *fakeWorker) program(name, args string) any {
 		return f
 	case "focus":
 		return facts{URL: w.current.url, Elements: w.current.focus}
+	case "hits":
+		f := w.current.found
+		f.At = w.where()
+		return f
 	case "read":
 		return map[string]any{"snapshot": w.current.tree, "title": w.current.title, "fields": w.current.fields, "at": w.where()}
 	}

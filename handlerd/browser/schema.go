@@ -45,6 +45,8 @@ func tools() []tool {
 			`{"depth":{"type":"integer","minimum":1,"maximum":100,"description":"how deep to read the tree"}}`, nil, runSnapshot},
 		{"browser_find", "Find text", "Looks for a text in the page's snapshot and gives the lines around it.", reads,
 			`{"text":{"type":"string","maxLength":500,"description":"a part of what the page says; case does not matter"}}`, []string{"text"}, runFind},
+		{"browser_search", "Search the web", "Opens a public result page in the current tab and gives its results: titles, addresses, what they say. A page that asks whether a person is there is told of, never answered.", moves,
+			`{"query":{"type":"string","maxLength":500,"description":"the words"}}`, []string{"query"}, runSearch},
 		{"browser_click", "Click", "Clicks an element. Your person is asked first on pages outside the workspace.", interacts,
 			`{"element":` + elementProperty + `,"target":` + targetProperty + `,"doubleClick":{"type":"boolean"},"button":{"type":"string","enum":["left","right","middle"]},"modifiers":{"type":"array","items":{"type":"string","enum":["Alt","Control","ControlOrMeta","Meta","Shift"]}}}`, []string{"target"}, runClick},
 		{"browser_type", "Type text", "Types a text into a field. Fields for passwords and one-time codes are never typed into.", interacts,
