@@ -80,6 +80,8 @@ type Options struct {
 	Forward func(ctx context.Context, id string, req types.ForwardRequest) (Attached, error)
 	Dial    func(ctx context.Context, id string, req types.PortRequest) (Attached, error)
 	Secrets func(ctx context.Context, agent string) ([]types.SecretCheck, error)
+	// Talk has the sessions whose client is handlerd; nil where there are none.
+	Talk    Talk
 	Stop    func()               // begins the daemon's end; returns at once
 	Busy    func() (done func()) // called for every request, a run's life included; may be nil
 	Version string
@@ -122,6 +124,7 @@ func New(opts Options) *Server {
 	s.routeApprovals(mux)
 	s.routeAttached(mux)
 	s.routeArtifacts(mux)
+	s.routeTalk(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, fault.New(fault.NotFound, "", "the API has no %s %s", r.Method, r.URL.Path))
 	})

@@ -22,6 +22,8 @@ const (
 	MethodSessionPrompt     = "session/prompt"
 	MethodSessionCancel     = "session/cancel"
 	MethodSessionUpdate     = "session/update"
+	MethodSetMode           = "session/set_mode"
+	MethodSetConfigOption   = "session/set_config_option"
 	MethodRequestPermission = "session/request_permission"
 	MethodElicitation       = "elicitation/create"
 	MethodCancelRequest     = "$/cancel_request"

@@ -91,11 +91,15 @@ func withQuery(path string, query url.Values) string {
 	return path + "?" + query.Encode()
 }
 
+// post sends a request and decodes its answer into v, unless that is nil.
 func (c *Client) post(ctx context.Context, path string, body, v any) error {
 	resp, err := c.do(ctx, http.MethodPost, path, body)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
+	if v == nil {
+		return nil
+	}
 	return json.NewDecoder(resp.Body).Decode(v)
 }

@@ -1,22 +1,17 @@
 package runner
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/handlerd/handler/handlerd/acp/acpclient"
 	"github.com/handlerd/handler/handlerd/acp/jsonrpc"
 )
-
-// maxFields bounds the fields of a form.
-const maxFields = 20
 
 // Answers to an elicitation.
 const (
@@ -85,8 +80,8 @@ func (r *run) elicitation(req *jsonrpc.Request) {
 
 // askURL shows an address, whole, for the person to open. It is never opened by us.
 func (r *run) askURL(ctx context.Context, p elicitationParams) elicitationResult {
-	u, err := url.Parse(p.URL)
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsFunc(p.URL, notPlain) {
+	u, plain := acpclient.PlainURL(p.URL)
+	if !plain {
 		r.remark(fmt.Sprintf("%s asked to open an address that is not plain https; it was declined: %s", r.opts.Agent, Line(p.URL)))
 		return elicitationResult{Action: elicitDecline}
 	}
@@ -112,75 +107,9 @@ func (r *run) askURL(ctx context.Context, p elicitationParams) elicitationResult
 	return res
 }
 
-// notPlain says whether a rune has no business in an address that a person is to judge: RFC 3986 knows only ASCII, and
-// a letter of another script may look like one of it.
-func notPlain(r rune) bool { return r <= ' ' || r > '~' }
-
-// A formField is one property of a form's schema.
-type formField struct {
-	name     string
-	required bool
-
-	Type        string          `json:"type"`
-	Title       string          `json:"title"`
-	Description string          `json:"description"`
-	Enum        []string        `json:"enum"`
-	EnumNames   []string        `json:"enumNames"`
-	OneOf       []constant      `json:"oneOf"`
-	Default     json.RawMessage `json:"default"`
-	MinLength   int             `json:"minLength"`
-	MaxLength   int             `json:"maxLength"`
-	Minimum     *float64        `json:"minimum"`
-	Maximum     *float64        `json:"maximum"`
-}
-
-type constant struct {
-	Const string `json:"const"`
-	Title string `json:"title"`
-}
-
-// parseForm reads the fields of a schema in the order in which it names them.
-func parseForm(schema json.RawMessage) ([]formField, error) {
-	var s struct {
-		Properties json.RawMessage `json:"properties"`
-		Required   []string        `json:"required"`
-	}
-	if err := json.Unmarshal(schema, &s); err != nil {
-		return nil, fmt.Errorf("the form has a wrong shape: %w", err)
-	}
-	d := json.NewDecoder(bytes.NewReader(s.Properties))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("the form has no fields")
-	}
-	var fields []formField
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		name, _ := key.(string)
-		f := formField{name: name, required: slices.Contains(s.Required, name)}
-		if err := d.Decode(&f); err != nil {
-			return nil, fmt.Errorf("field %q of the form: %w", name, err)
-		}
-		switch f.Type {
-		case "string", "boolean", "number", "integer":
-			fields = append(fields, f)
-		default:
-			if f.required {
-				return nil, fmt.Errorf("field %q of the form has type %q, which cannot be asked for here", name, f.Type)
-			}
-		}
-		if len(fields) > maxFields {
-			return nil, fmt.Errorf("the form has more than %d fields", maxFields)
-		}
-	}
-	return fields, nil
-}
-
 // askForm asks for one field after the other.
 func (r *run) askForm(ctx context.Context, p elicitationParams) elicitationResult {
-	fields, err := parseForm(p.Schema)
+	fields, err := acpclient.ParseForm(p.Schema)
 	if err != nil {
 		r.remark(fmt.Sprintf("%s asked with a form that was declined: %s", r.opts.Agent, Line(err.Error())))
 		return elicitationResult{Action: elicitDecline}
@@ -202,7 +131,7 @@ func (r *run) askForm(ctx context.Context, p elicitationParams) elicitationResul
 				return err
 			}
 			if v != nil {
-				content[f.name] = v
+				content[f.Name] = v
 			}
 		}
 		res = elicitationResult{Action: elicitAccept, Content: content}
@@ -212,14 +141,14 @@ func (r *run) askForm(ctx context.Context, p elicitationParams) elicitationResul
 }
 
 // askField asks until the answer fits; nil is an optional field left empty.
-func (r *run) askField(ctx context.Context, f formField) (any, error) {
-	question := f.question()
+func (r *run) askField(ctx context.Context, f acpclient.Field) (any, error) {
+	question := fieldQuestion(f)
 	for {
 		line, err := r.term.ask(ctx, question)
 		if err != nil {
 			return nil, err
 		}
-		v, err := f.parse(strings.TrimSpace(line))
+		v, err := parseField(f, strings.TrimSpace(line))
 		if err == nil {
 			return v, nil
 		}
@@ -227,23 +156,11 @@ func (r *run) askField(ctx context.Context, f formField) (any, error) {
 	}
 }
 
-func (f formField) options() (values, names []string) {
-	for _, c := range f.OneOf {
-		values, names = append(values, c.Const), append(names, c.Title)
-	}
-	if values == nil {
-		values, names = f.Enum, slices.Clone(f.EnumNames)
-	}
-	for len(names) < len(values) {
-		names = append(names, values[len(names)])
-	}
-	return values, names
-}
-
-func (f formField) question() string {
+// fieldQuestion is how a field is asked for.
+func fieldQuestion(f acpclient.Field) string {
 	title := f.Title
 	if title == "" {
-		title = f.name
+		title = f.Name
 	}
 	q := "  " + Line(title)
 	if d := Line(f.Description); d != "" {
@@ -252,7 +169,7 @@ func (f formField) question() string {
 	if f.Type == "boolean" {
 		q += " [y/n]"
 	}
-	if _, names := f.options(); len(names) > 0 {
+	if _, names := f.Choices(); len(names) > 0 {
 		for i, n := range names {
 			q += fmt.Sprintf("\n    [%d] %s", i+1, Line(n))
 		}
@@ -260,24 +177,24 @@ func (f formField) question() string {
 	}
 	if given(f.Default) {
 		q += fmt.Sprintf(" [enter: %s]", Line(text(f.Default)))
-	} else if !f.required {
+	} else if !f.Required {
 		q += " [enter: leave empty]"
 	}
 	return q + ": "
 }
 
-// parse turns what was typed into the field's value.
-func (f formField) parse(s string) (any, error) {
+// parseField turns what was typed into the field's value.
+func parseField(f acpclient.Field, s string) (any, error) {
 	if s == "" {
 		switch {
 		case given(f.Default):
 			return f.Default, nil
-		case f.required:
+		case f.Required:
 			return nil, errors.New("an answer is needed")
 		}
 		return nil, nil
 	}
-	if values, _ := f.options(); len(values) > 0 {
+	if values, _ := f.Choices(); len(values) > 0 {
 		if n, err := strconv.Atoi(s); err == nil && n >= 1 && n <= len(values) {
 			return values[n-1], nil
 		}
@@ -296,28 +213,18 @@ func (f formField) parse(s string) (any, error) {
 		}
 		return nil, errors.New("y or n")
 	case "number", "integer":
-		return f.parseNumber(s)
+		return parseNumber(f, s)
 	}
-	n := utf8.RuneCountInString(s)
-	if n < f.MinLength || f.MaxLength > 0 && n > f.MaxLength {
-		return nil, fmt.Errorf("the length must be %d to %d characters", f.MinLength, f.MaxLength)
-	}
-	return s, nil
+	return s, f.CheckText(s)
 }
 
-func (f formField) parseNumber(s string) (any, error) {
+func parseNumber(f acpclient.Field, s string) (any, error) {
 	n, err := strconv.ParseFloat(s, 64)
 	if err != nil || !json.Valid([]byte(s)) {
 		return nil, errors.New("a number is needed")
 	}
-	if f.Type == "integer" && n != float64(int64(n)) {
-		return nil, errors.New("a whole number is needed")
-	}
-	if f.Minimum != nil && n < *f.Minimum {
-		return nil, fmt.Errorf("at least %g", *f.Minimum)
-	}
-	if f.Maximum != nil && n > *f.Maximum {
-		return nil, fmt.Errorf("at most %g", *f.Maximum)
+	if err := f.CheckNumber(n); err != nil {
+		return nil, err
 	}
 	return json.Number(s), nil
 }

@@ -2,11 +2,11 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/handlerd/handler/handlerd/acp/acpclient"
 	"github.com/handlerd/handler/handlerd/acp/jsonrpc"
 	"github.com/handlerd/handler/policy"
 )
@@ -54,56 +54,28 @@ type agentError struct{ e *jsonrpc.Error }
 // Error gives the message and, where agents put the useful part there, the data.
 func (e *agentError) Error() string {
 	s := Line(e.e.Message)
-	var data struct {
-		Details string `json:"details"`
-		Message string `json:"message"`
-	}
-	more := ""
-	if json.Unmarshal(e.e.Data, &more) != nil && json.Unmarshal(e.e.Data, &data) == nil {
-		more = data.Details
-		if more == "" {
-			more = data.Message
-		}
-	}
-	if more = Line(more); more != "" && !strings.Contains(s, more) {
+	if more := Line(acpclient.Detail(e.e)); more != "" {
 		s += ": " + more
 	}
 	return fmt.Sprintf("%s (error %d)", Fit(s, maxMessage), e.e.Code)
 }
 
-// verdictOf reads the refusal that an error carries. An agent could write one, too: its words are made safe, and it
-// gains nothing but an exit status.
+// verdictOf reads the refusal that an error carries, with its words made safe.
 func verdictOf(e *jsonrpc.Error) (policy.Verdict, bool) {
-	var data struct {
-		Rule   string `json:"rule"`
-		Reason string `json:"reason"`
-		Hint   string `json:"hint"`
-	}
-	if json.Unmarshal(e.Data, &data) != nil || data.Rule == "" {
-		return policy.Verdict{}, false
-	}
-	if data.Reason == "" {
-		data.Reason = e.Message
-	}
-	return policy.Verdict{
-		Action: policy.Refuse, Rule: Fit(Line(data.Rule), 20),
-		Reason: Fit(Line(data.Reason), maxMessage), Hint: Fit(Line(data.Hint), maxMessage),
-	}, true
+	v, ok := acpclient.Refusal(e)
+	v.Rule, v.Reason, v.Hint = Fit(Line(v.Rule), 20), Fit(Line(v.Reason), maxMessage), Fit(Line(v.Hint), maxMessage)
+	return v, ok
 }
 
-// endedText is what handlerd says of a run that it ended at a limit; "" for any other error. An agent could write one,
-// too: its words are made safe, and it gains nothing.
+// endedText is what handlerd says of a run that was ended, made safe; "" for any other error.
 func endedText(e *jsonrpc.Error) string {
-	var data struct {
-		Ended string `json:"ended"`
-		Hint  string `json:"hint"`
-	}
-	if json.Unmarshal(e.Data, &data) != nil || data.Ended == "" {
+	message, hint, ok := acpclient.Ended(e)
+	if !ok {
 		return ""
 	}
-	text := Fit(Line(e.Message), maxMessage)
-	if data.Hint != "" {
-		text += "\n  " + Fit(Line(data.Hint), maxMessage)
+	text := Fit(Line(message), maxMessage)
+	if hint != "" {
+		text += "\n  " + Fit(Line(hint), maxMessage)
 	}
 	return text
 }

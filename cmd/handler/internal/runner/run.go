@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/handlerd/handler/handlerd/acp/acpclient"
 	"github.com/handlerd/handler/handlerd/acp/jsonrpc"
 	"github.com/handlerd/handler/policy"
 )
@@ -87,17 +88,11 @@ func (r *run) talk(ctx context.Context, images []jsonrpc.ContentBlock, prompting
 	starting, cancel := context.WithTimeoutCause(ctx, r.opts.StartTimeout,
 		fmt.Errorf("the agent did not start a session within %s", r.opts.StartTimeout))
 	defer cancel()
-	var init jsonrpc.InitializeResult
-	err := r.peer.Call(starting, jsonrpc.MethodInitialize, jsonrpc.InitializeParams{
-		ProtocolVersion:    jsonrpc.ProtocolVersion,
-		ClientCapabilities: r.capabilities(),
-		ClientInfo:         &jsonrpc.Implementation{Name: "handler", Title: "Handler", Version: "1"},
-	}, &init)
+	// What Handler's rules answer without asking us is to be seen, too.
+	meta := map[string]json.RawMessage{policy.MetaAnswered: json.RawMessage("true")}
+	init, err := acpclient.Greet(starting, r.peer, r.opts.Terminal && !r.opts.Unattended, meta)
 	if err != nil {
 		return "", r.explain(starting, "initialize", err, nil)
-	}
-	if init.ProtocolVersion != jsonrpc.ProtocolVersion {
-		return "", fmt.Errorf("the agent speaks version %d of ACP, handler version %d", init.ProtocolVersion, jsonrpc.ProtocolVersion)
 	}
 	if len(images) > 0 && !init.AgentCapabilities.PromptCapabilities.Image {
 		return "", fmt.Errorf("%s takes no pictures: leave --image out", r.opts.Agent)
@@ -125,16 +120,6 @@ func (r *run) talk(ctx context.Context, images []jsonrpc.ContentBlock, prompting
 		return "", r.explain(ctx, "the prompt", err, init.AuthMethods)
 	}
 	return result.StopReason, nil
-}
-
-// capabilities are what we offer: no files, no terminals, and forms only where somebody can fill them in.
-func (r *run) capabilities() jsonrpc.ClientCapabilities {
-	// What Handler's rules answer without asking us is to be seen, too.
-	caps := jsonrpc.ClientCapabilities{Meta: map[string]json.RawMessage{policy.MetaAnswered: json.RawMessage("true")}}
-	if r.opts.Terminal && !r.opts.Unattended {
-		caps.Elicitation = &jsonrpc.Elicitation{Form: &jsonrpc.Supported{}, URL: &jsonrpc.Supported{}}
-	}
-	return caps
 }
 
 // watchInterrupts turns the first Ctrl-C into session/cancel and the second, or silence after the first, into the end.
