@@ -52,6 +52,9 @@ func (u *use) act(ctx context.Context, a action) (*mcp.CallToolResult, error) {
 		}
 	}
 	if u.asks(before) {
+		if err := before.oneFrame(); err != nil && !a.focus {
+			return nil, err
+		}
 		if !asking && !u.policy.Unattended { // what it leads to is external, or its frame: the person sees it too
 			if before, err = u.gather(ctx, a, true); err != nil {
 				return nil, u.explainModal(err)
@@ -226,6 +229,16 @@ func (f facts) asked() facts {
 		f.Elements[i].Lines = nil // states such as [active] come and go; role and name are in nodes
 	}
 	return f
+}
+
+// oneFrame refuses what is about several frames at once: a question names one.
+func (f facts) oneFrame() error {
+	for _, e := range f.Elements {
+		if e.Frame != f.Elements[0].Frame {
+			return refuse("F.4", "these elements are in different frames of the page, and your person is asked about one", "Do it one frame at a time")
+		}
+	}
+	return nil
 }
 
 func (u *use) where(f facts) string {

@@ -3,6 +3,8 @@ package browser
 import (
 	"crypto/rand"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -67,6 +69,18 @@ func shorten(s string, n int) string {
 		return s
 	}
 	return cutRunes(s, n-3) + "…"
+}
+
+// plainName is a name that says nothing.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,60}$`)
+
+// quoted is a name of a page's or of a program's in a text of Handler's: in quotes, unless it is a plain one, so that
+// what it says does not read as Handler's.
+func quoted(s string) string {
+	if plainName.MatchString(s) {
+		return s
+	}
+	return strconv.Quote(shorten(s, 100))
 }
 
 // sizeText says a number of bytes as people do.

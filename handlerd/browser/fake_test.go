@@ -52,6 +52,7 @@ type fakeWorker struct {
 	web      map[string]fakePage // what addresses show
 	modal    string              // what waits for an answer
 	events   string              // to be told with the next answer
+	more     bool                // there are more frames than are told of
 	closed   int                 // tabs that were closed because they were too many
 	calls    []string            // tools, programs as "facts"
 	args     map[string]string   // the last arguments of each, as JSON
@@ -193,6 +194,7 @@ func (w *fakeWorker) where() whereabouts {
 	for i, p := range all {
 		at.Tabs[i].Current, at.Tabs[i].URL, at.Tabs[i].Frames, at.Tabs[i].Workers = i == 0, p.url, append([]string{p.url}, p.frames...), p.workers
 	}
+	at.Tabs[0].More = w.more
 	at.ServiceWorkers = w.service
 	return at
 }

@@ -37,16 +37,17 @@ func (u *use) collect(ctx context.Context) {
 	complete := downloaded.FindAllStringSubmatch(events, maxEvents)
 	for _, m := range complete {
 		name := path.Base(m[1])
+		shown := quoted(u.s.mask(name))
 		if u.s.kept++; u.s.kept > MaxDownloads {
-			u.note("A download, %s, was not kept: %d of this browser are already.", name, MaxDownloads)
+			u.note("A download, %s, was not kept: %d of this browser are already.", shown, MaxDownloads)
 			continue
 		}
 		data, err := u.worker.ReadFile(ctx, m[2], artifacts.MaxBytes)
 		if err != nil {
-			u.note("A download, %s, was not kept: %s.", name, shorten(err.Error(), 200))
+			u.note("A download, %s, was not kept: %s.", shown, shorten(err.Error(), 200))
 			continue
 		}
-		u.note("Downloaded %s (%s). %s", name, sizeText(int64(len(data))), u.keep(ctx, name, data))
+		u.note("Downloaded %s (%s). %s", shown, sizeText(int64(len(data))), u.keep(ctx, name, data))
 	}
 	if begun := len(downloading.FindAllString(events, maxEvents)); begun > len(complete) {
 		u.note("%d downloads have begun; what is complete within %v is told of by a later call.", begun-len(complete), DownloadTime)
@@ -76,7 +77,7 @@ func (u *use) keep(ctx context.Context, name string, data []byte) string {
 	if err != nil {
 		return "It could not be kept as an artifact: " + shorten(err.Error(), 300) + "."
 	}
-	return fmt.Sprintf("Your person has it as artifact %s (%s).", a.ID, shorten(a.Name, 100))
+	return fmt.Sprintf("Your person has it as artifact %s (%s).", a.ID, quoted(a.Name))
 }
 
 // fence puts what a page says between marks (F.7): masked, bounded, the whole kept as an artifact where it was cut.

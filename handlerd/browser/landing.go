@@ -213,9 +213,21 @@ func (u *use) look(ctx context.Context, settle bool) (whereabouts, error) {
 	if at.Dismissed > 0 {
 		u.note("%d dialogs were dismissed, since they would have blocked the other tabs: close those to see them.", at.Dismissed)
 	}
-	err = u.land(ctx, at.urls())
+	if err = u.land(ctx, at.urls()); err == nil {
+		err = at.whole()
+	}
 	u.looked = err == nil
 	return at, err
+}
+
+// whole refuses to go on where not all of them are known.
+func (w whereabouts) whole() error {
+	for _, t := range w.Tabs {
+		if t.More {
+			return refuse("F.8", fmt.Sprintf("a page has more than %d frames and workers, and is not read for that", maxFrames), "Close its tab with browser_tabs, or go to another page with browser_navigate")
+		}
+	}
+	return nil
 }
 
 // urls are all of them, each once.
@@ -229,13 +241,17 @@ func (w whereabouts) urls() []string {
 }
 
 // linkTargets are all places where a line of playwright-mcp's list of tabs may say that a tab is. A title, and an
-// address, may hold what looks like one: then each of them is checked.
+// address, may hold what looks like one: then each of them is checked, and where they are too many, the last one is no
+// address at all, so that what they hide is not let through.
 func linkTargets(list string) []string {
 	var urls []string
-	for rest := list; len(urls) < 2*maxFrames; {
+	for rest := list; ; {
 		_, after, found := strings.Cut(rest, "](")
 		if !found {
 			break
+		}
+		if len(urls) == 2*maxFrames {
+			return append(urls, "more:")
 		}
 		rest = after
 		if end := strings.IndexAny(after, ") \n"); end >= 0 {

@@ -93,13 +93,13 @@ func (u *use) openPDF(ctx context.Context, in pdfPages, most int) (pdf, error) {
 	if err := u.open(ctx, true); err != nil {
 		return pdf{}, err
 	}
-	p := pdf{name: shorten(a.Name, 100)}
+	p := pdf{name: quoted(a.Name)}
 	if p.path, err = u.bringPDF(ctx, a.ID, f); err != nil {
 		return pdf{}, err
 	}
 	said, err := u.worker.Run(ctx, []string{"pdfinfo", p.path}, 64<<10)
 	if err != nil {
-		return pdf{}, refuse("F.1", fmt.Sprintf("%q is no PDF that can be read: %s", p.name, shorten(err.Error(), 200)), "")
+		return pdf{}, refuse("F.1", fmt.Sprintf("%s is no PDF that can be read: %s", p.name, shorten(err.Error(), 200)), "")
 	}
 	for line := range strings.Lines(string(said)) {
 		if count, ok := strings.CutPrefix(line, "Pages:"); ok {
@@ -112,7 +112,7 @@ func (u *use) openPDF(ctx context.Context, in pdfPages, most int) (pdf, error) {
 	}
 	switch {
 	case p.first > p.pages || p.last > p.pages || p.last < p.first:
-		return pdf{}, refuse("F.1", fmt.Sprintf("pages %d to %d were asked for, and %q has %d", p.first, p.last, p.name, p.pages), "")
+		return pdf{}, refuse("F.1", fmt.Sprintf("pages %d to %d were asked for, and %s has %d", p.first, p.last, p.name, p.pages), "")
 	case p.last-p.first >= most:
 		return pdf{}, refuse("F.8", fmt.Sprintf("%d pages were asked for, and one call gives at most %d", p.last-p.first+1, most), "Ask for the rest in further calls")
 	}
@@ -147,7 +147,7 @@ func runReadPDF(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 	}
 	out, err := u.worker.Run(ctx, []string{"pdftotext", "-enc", "UTF-8", "-f", strconv.Itoa(p.first), "-l", strconv.Itoa(p.last), p.path, "-"}, maxPDFWords)
 	if err != nil {
-		return nil, refuse("F.1", fmt.Sprintf("the text of %q cannot be read: %s", p.name, shorten(err.Error(), 200)), "browser_pdf_pages shows its pages as pictures")
+		return nil, refuse("F.1", fmt.Sprintf("the text of %s cannot be read: %s", p.name, shorten(err.Error(), 200)), "browser_pdf_pages shows its pages as pictures")
 	}
 	var b strings.Builder
 	for i, page := range strings.Split(strings.TrimSuffix(string(out), "\f"), "\f") {
@@ -171,7 +171,7 @@ func runPDFPages(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 		page := strconv.Itoa(n)
 		data, err := u.worker.Run(ctx, []string{"pdftoppm", "-png", "-singlefile", "-scale-to", strconv.Itoa(ModelSide), "-f", page, "-l", page, p.path}, artifacts.MaxBytes)
 		if err != nil {
-			return nil, refuse("F.1", fmt.Sprintf("page %d of %q cannot be shown: %s", n, p.name, shorten(err.Error(), 200)), "")
+			return nil, refuse("F.1", fmt.Sprintf("page %d of %s cannot be shown: %s", n, p.name, shorten(err.Error(), 200)), "")
 		}
 		shown, err := scale(data, modelPicture)
 		if err != nil {

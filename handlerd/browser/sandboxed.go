@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -196,7 +197,7 @@ func behind(said string) string {
 	if said == "" {
 		return ""
 	}
-	return "; it said last: " + said
+	return "; it said last: " + strconv.Quote(said) // a page may be its author
 }
 
 // Call uses a tool of playwright-mcp.

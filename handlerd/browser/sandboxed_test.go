@@ -295,7 +295,7 @@ func TestWorkerEnds(t *testing.T) {
 		args map[string]any
 		want string
 	}{
-		"exit":       {"exit", map[string]any{"n": 3}, "playwright-mcp ended with exit code 3; it said last: upstream: told to end"},
+		"exit":       {"exit", map[string]any{"n": 3}, "playwright-mcp ended with exit code 3; it said last: \"upstream: told to end"},
 		"kill":       {"kill", nil, "playwright-mcp was ended by signal"},
 		"noise":      {"noise", map[string]any{"n": 500}, "what is no message"},
 		"too big":    {"big", map[string]any{"n": MaxWorkerResult + 2<<10}, "more than 64 MiB"},
@@ -362,7 +362,7 @@ func TestWorkerKilledOutside(t *testing.T) {
 // What cannot start leaves nothing and says why.
 func TestWorkerStartFails(t *testing.T) {
 	for upstream, want := range map[string]string{
-		"dies": "exit code 7; it said last: upstream: no such page", "unisolated": "never runs without it",
+		"dies": "exit code 7; it said last: \"upstream: no such page", "unisolated": "never runs without it",
 	} {
 		y := newYard(t, upstream, nil)
 		_, err := y.Launch(t.Context(), spec())
@@ -484,12 +484,12 @@ func TestWorkerRun(t *testing.T) {
 		t.Errorf("%q %v", out, err)
 	}
 	for want, argv := range map[string][]string{
-		"it ended with status 3; it said last: no such page": {"/bin/sh", "-c", "echo no such page >&2; exit 3"},
-		"more than 100 bytes":                                {"/bin/sh", "-c", "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done"},
-		"no-such-program":                                    {"/no-such-program"},
-		"no program is named":                                {},
-		"name is empty":                                      {""},
-		"a word of the command":                              {"x", "a\x00b"},
+		"it ended with status 3; it said last: \"no such page": {"/bin/sh", "-c", "echo no such page >&2; exit 3"},
+		"more than 100 bytes":   {"/bin/sh", "-c", "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done"},
+		"no-such-program":       {"/no-such-program"},
+		"no program is named":   {},
+		"name is empty":         {""},
+		"a word of the command": {"x", "a\x00b"},
 	} {
 		if out, err := w.Run(t.Context(), argv, 100); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %q %v, want %q", argv, out, err, want)

@@ -3,6 +3,7 @@ package browser
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -203,7 +204,7 @@ func isField(role string) bool {
 
 // spellings are the ways in which a value stands in texts of playwright-mcp: plain, and as JSON and YAML quote it.
 func spellings(v string) []string {
-	all := []string{v, "'" + strings.ReplaceAll(v, "'", "''") + "'", strings.Join(strings.Fields(v), " ")}
+	all := []string{v, url.QueryEscape(v), url.PathEscape(v), "'" + strings.ReplaceAll(v, "'", "''") + "'", strings.Join(strings.Fields(v), " ")}
 	if b, err := json.Marshal(v); err == nil {
 		all = append(all, string(b), strings.Trim(string(b), `"`))
 	}
@@ -219,8 +220,19 @@ func (s *session) shown(v string) string {
 		return fmt.Sprintf("%s (%d characters, a secret)", masked, len([]rune(v)))
 	}
 	v = s.mask(v)
-	if n := len([]rune(v)); n > maxShown { // what is cut is said: nobody is to allow what they do not know of
-		return fmt.Sprintf("%s (the first %d of %d characters)", string([]rune(v)[:maxShown]), maxShown, n)
+	hidden := 0
+	for _, r := range v {
+		if unicode.In(r, unicode.Cf, unicode.Co, unicode.Cc, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) && !unicode.IsSpace(r) {
+			hidden++
+		}
 	}
-	return shorten(v, 4*maxShown)
+	// What is cut, and what does not show, is said: nobody is to allow what they do not know of.
+	if n := len([]rune(v)); n > maxShown {
+		v = fmt.Sprintf("%s (the first %d of %d characters)", string([]rune(v)[:maxShown]), maxShown, n)
+	}
+	v = shorten(v, 4*maxShown)
+	if hidden > 0 {
+		v += fmt.Sprintf(" (with %d characters that show nothing)", hidden)
+	}
+	return v
 }

@@ -2,8 +2,9 @@
 async (page) => {
   const arg = ARGUMENT;
   const where = WHERE;
-  const snapshot = await page.ariaSnapshot({ mode: 'ai', timeout: 10000, ...(arg.depth ? { depth: arg.depth } : {}) });
-  const title = await page.title();
+  const whole = await page.ariaSnapshot({ mode: 'ai', timeout: 10000, ...(arg.depth ? { depth: arg.depth } : {}) });
+  const snapshot = whole.slice(0, arg.most);
+  const title = (await page.title()).slice(0, 1000);
   const collect = () => {
     const describe = DESCRIBE;
     const texts = 'input:not([type=hidden i], [type=button i], [type=submit i], [type=reset i], [type=image i], [type=checkbox i], [type=radio i], [type=file i], [type=color i], [type=range i]), textarea';
@@ -28,5 +29,5 @@ async (page) => {
     fields.push(...await Promise.race([read, late]));
     clearTimeout(timer);
   }
-  return { snapshot, title, fields, at: where(page, arg.frames) };
+  return { snapshot, more: whole.length - snapshot.length, title, fields, at: where(page, arg.frames) };
 }

@@ -5,7 +5,7 @@
     current: p === page,
     url: p.url(),
     frames: p.frames().slice(0, most).map((f) => f.url()),
-    more: p.frames().length > most,
+    more: p.frames().length > most || p.workers().length > most || page.context().serviceWorkers().length > most,
     workers: p.workers().slice(0, most).map((w) => w.url()),
   })),
   serviceWorkers: page.context().serviceWorkers().slice(0, most).map((w) => w.url()),
