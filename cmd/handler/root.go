@@ -36,7 +36,7 @@ proxy that checks every destination, and gives the agent a browser.`,
 	root.AddCommand(
 		newACP(u), newRun(u), newPS(u), newShell(u), newForward(u), newKill(u), newLogs(u),
 		newAgent(u), newHarness(u), newAddon(u), newToolbox(u), newPolicy(u), newGateway(u), newApprovals(u), newArtifacts(u), newAudit(u), newSecret(u),
-		newDoctor(u), newDaemon(u), newVersion(u), newMan(),
+		newWeb(u), newDoctor(u), newDaemon(u), newVersion(u), newMan(),
 	)
 	u.addCompletions(root)
 	return root

@@ -83,9 +83,15 @@ func (w *wired) serve(ctx context.Context, l net.Listener, startedBy string, idl
 
 	activity := newActivity(idle, cancel)
 	defer activity.close()
+	if err := w.wireDoor(activity.begin); err != nil {
+		return err
+	}
+	defer w.door.Close()
 	options := w.apiOptions(cancel, activity.begin)
 	options.StartedBy = startedBy
 	server := api.New(options)
+
+	w.door.Start(server.Handler())
 
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -117,7 +123,7 @@ func (w *wired) serve(ctx context.Context, l net.Listener, startedBy string, idl
 	_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
 	end, done := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer done()
-	return errors.Join(err, w.runs.Close(end), server.Close(end))
+	return errors.Join(err, w.door.Close(), w.runs.Close(end), server.Close(end))
 }
 
 // watchdog tells systemd that we live, where it asks.

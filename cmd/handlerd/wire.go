@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,7 @@ import (
 	"github.com/handlerd/handler/handlerd/secrets"
 	"github.com/handlerd/handler/handlerd/sessions"
 	"github.com/handlerd/handler/handlerd/settings"
+	"github.com/handlerd/handler/handlerd/web"
 	"github.com/handlerd/handler/sandbox/podman"
 	"github.com/handlerd/handler/sandbox/rundir"
 	"github.com/handlerd/handler/toolbox"
@@ -46,6 +48,7 @@ type wired struct {
 
 	approvals *approvals.Queue
 	artifacts *artifacts.Store
+	door      *web.Door
 	closers   []func() error
 }
 
@@ -215,6 +218,7 @@ func (w *wired) wireRuns() error {
 		Plan: w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
 		Scopes: w.dirs.Scopes, Approvals: w.approvals, SaveRule: w.catalog.SaveRule,
 		Audit: log, Secrets: w.secrets, Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), StateDir: w.dirs.State, Guest: guest,
+		Listeners: func() []netip.AddrPort { return w.door.Listeners() },
 		Artifacts: w.artifacts, Principal: artifacts.Principal(os.Getuid()),
 		Logger: w.log,
 	})
@@ -261,7 +265,7 @@ func (w *wired) apiOptions(stop func(), busy func() func()) api.Options {
 	return api.Options{
 		Runs: runs{w.runs}, Rules: w.runs, Approvals: w.approvals, AuditFile: w.dirs.Audit(),
 		Artifacts: w.artifacts, Scopes: w.runs, Principal: artifacts.Principal(os.Getuid()), Images: images{w.builder}, Doctor: w.doctor, Secrets: w.checkSecrets, Stop: stop, Busy: busy,
-		Version: version, Logger: w.log.With("part", "api"),
+		Version: version, Logger: w.log.With("part", "api"), Web: w.door,
 		Shell: func(ctx context.Context, id string, req types.ShellRequest) (api.Attached, error) {
 			return attached(w.runs.Shell(ctx, id, req))
 		},

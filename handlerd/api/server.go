@@ -79,6 +79,8 @@ type Options struct {
 	// where there are none.
 	Forward func(ctx context.Context, id string, req types.ForwardRequest) (Attached, error)
 	Dial    func(ctx context.Context, id string, req types.PortRequest) (Attached, error)
+	// Web is the page's door; nil where there is none.
+	Web     Web
 	Secrets func(ctx context.Context, agent string) ([]types.SecretCheck, error)
 	// Talk has the sessions whose client is handlerd; nil where there are none.
 	Talk    Talk
@@ -125,6 +127,7 @@ func New(opts Options) *Server {
 	s.routeAttached(mux)
 	s.routeArtifacts(mux)
 	s.routeTalk(mux)
+	s.routeWeb(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, fault.New(fault.NotFound, "", "the API has no %s %s", r.Method, r.URL.Path))
 	})

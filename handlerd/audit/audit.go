@@ -67,6 +67,7 @@ const (
 	KindShell    = "shell"    // the person opened a terminal in a run
 	KindForward  = "forward"  // the person opened a port of a run's sandbox on the host, or closed it
 	KindTool     = "tool"     // a call of a tool that handlerd serves, by its name and a digest of its arguments (F)
+	KindWeb      = "web"      // the page's door was opened or closed, a browser was logged in or out; no verdict
 	KindDaemon   = "daemon"   // the daemon began or ended; no verdict
 	KindChain    = "chain"    // the chain begins here, or goes on behind a torn line; written by the log itself
 )
@@ -74,7 +75,7 @@ const (
 // Kinds gives every kind there is, in the order of the constants.
 func Kinds() []string {
 	return []string{KindMessage, KindNetwork, KindAnswer, KindScope, KindStart, KindStop, KindApproval, KindSecret, KindRules,
-		KindLimit, KindShell, KindForward, KindTool, KindDaemon, KindChain}
+		KindLimit, KindShell, KindForward, KindTool, KindWeb, KindDaemon, KindChain}
 }
 
 // Verdicts of a Record.

@@ -51,12 +51,15 @@ func (m *Manager) Forward(_ context.Context, id string, port int, listener strin
 	return f, nil
 }
 
-// Listeners gives where the persons' programs listen for what is forwarded: egress.Options.OwnListeners.
+// Listeners gives where the persons' programs listen for what is forwarded, and Options.Listeners: egress.Options.OwnListeners.
 func (m *Manager) Listeners() []netip.AddrPort {
 	m.mu.Lock()
 	runs := slices.Collect(maps.Values(m.runs))
 	m.mu.Unlock()
 	var all []netip.AddrPort
+	if m.opts.Listeners != nil {
+		all = m.opts.Listeners()
+	}
 	for _, r := range runs {
 		r.ports.mu.Lock()
 		for _, f := range r.ports.open {

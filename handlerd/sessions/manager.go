@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,9 +74,11 @@ type Options struct {
 	Owner    string // LabelOwner of what this daemon makes
 	RunRoot  string // parent of the run directories; short, private
 	StateDir string // the runs' logs
-	Guest    string // host path of handler-guest
-	Resolver egress.Resolver
-	Logger   *slog.Logger
+	// Listeners are where Handler listens besides the forwards, and no sandbox reaches (D.4); may be nil.
+	Listeners func() []netip.AddrPort
+	Guest     string // host path of handler-guest
+	Resolver  egress.Resolver
+	Logger    *slog.Logger
 }
 
 // A Manager holds the live runs.

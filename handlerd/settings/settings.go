@@ -23,6 +23,13 @@ type Settings struct {
 	Toolbox Toolbox `toml:"toolbox"`
 	Protect Protect `toml:"protect"`
 	Network Network `toml:"network"`
+	Web     Web     `toml:"web"`
+}
+
+// Web is the page (K.1). It takes effect when the daemon starts.
+type Web struct {
+	Enabled bool `toml:"enabled"` // the page is served whenever the daemon runs
+	Port    int  `toml:"port"`    // 1024 to 65535; 0 for the usual one, or the next that is free
 }
 
 // Network says how runs' proxies reach the network.
@@ -103,6 +110,9 @@ func (s Settings) validate() error {
 	}
 	if _, err := s.Network.NameServer(); err != nil {
 		return err
+	}
+	if p := s.Web.Port; p != 0 && (p < 1024 || p > 65535) {
+		return fmt.Errorf("web.port must be 1024 to 65535, not %d", p)
 	}
 	for _, p := range append(append([]string{}, s.Protect.Paths...), s.Protect.Allowed...) {
 		if p == "" || filepath.IsAbs(p) || strings.HasPrefix(filepath.Clean(p), "..") {

@@ -33,6 +33,12 @@ func (d Dirs) Artifacts() string { return filepath.Join(d.State, "artifacts") }
 // Log is the path of the log of a daemon that the command line started.
 func (d Dirs) Log() string { return filepath.Join(d.State, "handlerd.log") }
 
+// Web is the file of the browsers that are logged in to the page.
+func (d Dirs) Web() string { return filepath.Join(d.State, "web.json") }
+
+// WebOpened is the file that says on which port the person has the page open; it does not outlive a reboot.
+func (d Dirs) WebOpened() string { return filepath.Join(d.Run, "web.port") }
+
 // OldLog is behind the name of the log before the present one.
 const OldLog = ".1"
 

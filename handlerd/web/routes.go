@@ -1,0 +1,60 @@
+package web
+
+import "github.com/handlerd/handler/handlerd/api/types"
+
+// A route is a pattern of the API's mux and, where it is not reachable from the page, why.
+type route struct {
+	pattern string
+	closed  string
+}
+
+// routes are all of the API's. What is in no line of this table is not reachable, and a test says that it is missing.
+func routes() []route {
+	const (
+		upgrade = "it takes the connection over; a browser has no use for it"
+		shell   = "a terminal in a run is more than the page does"
+		admin   = "only whoever has the unix socket may do it"
+	)
+	return []route{
+		{"GET " + types.PathVersion, ""},
+		{"GET " + types.PathRuns, ""},
+		{"POST " + types.PathRuns, upgrade},
+		{"GET " + types.PathRuns + "/{id}", ""},
+		{"DELETE " + types.PathRuns + "/{id}", ""},
+		{"GET " + types.PathRuns + "/{id}/log", ""},
+		{"GET " + types.PathRuns + "/{id}/rules", ""},
+		{"GET " + types.PathRuns + "/{id}/servers", ""},
+		{"POST " + types.PathRuns + "/{id}/servers/stop", ""},
+		{"POST " + types.PathRuns + "/{id}/shell", shell},
+		{"POST " + types.PathRuns + "/{id}/forward", upgrade},
+		{"POST " + types.PathRuns + "/{id}/dial", upgrade},
+		{"GET " + types.PathImages, ""},
+		{"POST " + types.PathBuild, ""},
+		{"POST " + types.PathRemove, ""},
+		{"GET " + types.PathDoctor, ""},
+		{"POST " + types.PathSecrets, ""},
+		{"POST " + types.PathStop, admin},
+		{"GET " + types.PathApprovals, ""},
+		{"GET " + types.PathApprovals + "/{id}", ""},
+		{"GET " + types.PathApprovals + "/{id}/picture", ""},
+		{"POST " + types.PathApprovals + "/{id}", ""},
+		{"POST " + types.PathRules, ""},
+		{"GET " + types.PathVerdicts, ""},
+		{"GET " + types.PathArtifacts, ""},
+		{"DELETE " + types.PathArtifacts, ""},
+		{"GET " + types.PathArtifacts + "/{id}", ""},
+		{"GET " + types.PathArtifacts + "/{id}/info", ""},
+		{"POST " + types.PathArtifacts + "/{id}", ""},
+		{"DELETE " + types.PathArtifacts + "/{id}", ""},
+		{"GET " + types.PathWeb, ""},
+		{"DELETE " + types.PathWebLogins + "/{id}", ""},
+		{"POST " + types.PathWebLink, admin},
+		{"POST " + types.PathWebOff, admin},
+	}
+}
+
+// upgrades are the patterns whose requests may ask for a WebSocket.
+func upgrades() map[string]bool { return map[string]bool{"GET " + pathView: true} }
+
+// pathView is the live view's, which answers a WebSocket to whoever has a ticket.
+const pathView = "/v1/view"
