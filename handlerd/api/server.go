@@ -97,6 +97,7 @@ type Server struct {
 	opts    Options
 	started time.Time
 	log     *slog.Logger
+	mux     *http.ServeMux
 	http    *http.Server
 	cancel  context.CancelFunc // ends the context of every request
 	active  atomic.Int64       // requests under way
@@ -109,6 +110,7 @@ func New(opts Options) *Server {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	mux := http.NewServeMux()
+	s.mux = mux
 	mux.HandleFunc("GET "+types.PathVersion, s.version)
 	mux.HandleFunc("GET "+types.PathRuns, s.listRuns)
 	mux.HandleFunc("POST "+types.PathRuns, s.startRun)
@@ -135,7 +137,7 @@ func New(opts Options) *Server {
 	s.cancel = cancel
 	s.http = &http.Server{
 		BaseContext:       func(net.Listener) context.Context { return base },
-		Handler:           s.counted(mux),
+		Handler:           s.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),

@@ -20,7 +20,7 @@ type Web interface {
 
 // Handler is the whole API as Serve answers it, for another listener that knows who may come in (handlerd/web): it asks
 // nobody who they are. Its requests count among those under way.
-func (s *Server) Handler() http.Handler { return s.http.Handler }
+func (s *Server) Handler() http.Handler { return s.counted(s.mux) }
 
 // routeWeb adds the paths of types/web.go, where there is a door.
 func (s *Server) routeWeb(mux *http.ServeMux) {

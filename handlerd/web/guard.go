@@ -45,9 +45,9 @@ func (d *Door) handler(o *opened) http.Handler {
 	g.next.HandleFunc("GET "+apiPrefix+types.PathMe, g.me)
 	g.next.HandleFunc("POST "+apiPrefix+types.PathLogout, g.logout)
 	through := http.StripPrefix(apiPrefix, d.api)
-	for _, r := range routes() {
-		if r.closed == "" {
-			method, path, _ := strings.Cut(r.pattern, " ")
+	for _, r := range Routes() {
+		if r.Closed == "" {
+			method, path, _ := strings.Cut(r.Pattern, " ")
 			g.next.Handle(method+" "+apiPrefix+path, through)
 		}
 	}

@@ -2,20 +2,21 @@ package web
 
 import "github.com/handlerd/handler/handlerd/api/types"
 
-// A route is a pattern of the API's mux and, where it is not reachable from the page, why.
-type route struct {
-	pattern string
-	closed  string
+// A Route is a pattern of the API's mux.
+type Route struct {
+	Pattern string
+	Closed  string // why it is not reachable from the page; "" where it is
 }
 
-// routes are all of the API's. What is in no line of this table is not reachable, and a test says that it is missing.
-func routes() []route {
+// Routes are all of the API's. What is in no line of this table is not reachable, and a test of handlerd/api says that it
+// is missing.
+func Routes() []Route {
 	const (
 		upgrade = "it takes the connection over; a browser has no use for it"
 		shell   = "a terminal in a run is more than the page does"
 		admin   = "only whoever has the unix socket may do it"
 	)
-	return []route{
+	return []Route{
 		{"GET " + types.PathVersion, ""},
 		{"GET " + types.PathRuns, ""},
 		{"POST " + types.PathRuns, upgrade},
@@ -46,6 +47,14 @@ func routes() []route {
 		{"GET " + types.PathArtifacts + "/{id}/info", ""},
 		{"POST " + types.PathArtifacts + "/{id}", ""},
 		{"DELETE " + types.PathArtifacts + "/{id}", ""},
+		{"POST " + types.PathSessions, ""},
+		{"POST " + types.PathSessions + "/{id}/prompt", ""},
+		{"POST " + types.PathSessions + "/{id}/continue", ""},
+		{"POST " + types.PathSessions + "/{id}/answer", ""},
+		{"POST " + types.PathSessions + "/{id}/option", ""},
+		{"POST " + types.PathSessions + "/{id}/title", ""},
+		{"POST " + types.PathSessions + "/{id}/cancel", ""},
+		{"POST " + types.PathSessions + "/{id}/end", ""},
 		{"GET " + types.PathWeb, ""},
 		{"DELETE " + types.PathWebLogins + "/{id}", ""},
 		{"POST " + types.PathWebLink, admin},
