@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -29,6 +30,9 @@ func (c *client) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallTo
 		rec.Refused = err.Error()
 	} else if c.g.isStopped(c.name) {
 		rec.Refused = ErrStopped.Error()
+	} else if !slices.Contains(c.tools, rec.Tool) {
+		rec.Tool = cutName(rec.Tool)
+		rec.Refused = fmt.Sprintf("there is no tool %q: tools/list names those that there are", rec.Tool)
 	}
 	if rec.Refused != "" {
 		result = mcp.NewToolResultError(rec.Refused)
@@ -41,6 +45,13 @@ func (c *client) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallTo
 		return mcp.NewToolResultError("the result is withheld: the call could not be written to the audit log (is the disk full?)"), nil
 	}
 	return result, nil
+}
+
+// maxName bounds the name of a tool that there is not, in bytes.
+const maxName = 100
+
+func cutName(s string) string {
+	return strings.ToValidUTF8(s[:min(len(s), maxName)], "")
 }
 
 // arguments gives the arguments with their keys in order.

@@ -77,6 +77,8 @@ type client struct {
 	caller   Caller
 	id       string
 
+	tools []string // that it may use; written before the first message is read
+
 	ready   atomic.Bool
 	notices chan mcp.JSONRPCNotification
 	write   sync.Mutex
@@ -99,6 +101,7 @@ func (c *client) run(ctx context.Context, cancel context.CancelFunc, r *bufio.Re
 	}
 	for _, t := range tools {
 		if ok, _ := c.hosted.Filter.Allows(t.Name); ok {
+			c.tools = append(c.tools, t.Name)
 			s.AddTool(t, c.call)
 		}
 	}
@@ -140,6 +143,10 @@ func (c *client) run(ctx context.Context, cancel context.CancelFunc, r *bufio.Re
 		}
 		work.Go(func() {
 			defer func() { <-busy }()
+			if answer := c.unknown(ctx, s, line); answer != nil {
+				c.send(answer)
+				return
+			}
 			if answer := s.HandleMessage(ctx, line); answer != nil {
 				c.send(answer)
 			}
@@ -153,6 +160,24 @@ func isCall(line []byte) bool {
 		Method string `json:"method"`
 	}
 	return json.Unmarshal(line, &m) == nil && m.Method == string(mcp.MethodToolsCall)
+}
+
+// unknown answers a call of a tool that there is not, or that the filter holds back: a model reads a result, and mcp-go
+// would give an error of the protocol. It gives nil for every other.
+func (c *client) unknown(ctx context.Context, s *server.MCPServer, line []byte) any {
+	var m struct {
+		ID     *mcp.RequestId     `json:"id"`
+		Params mcp.CallToolParams `json:"params"`
+	}
+	if json.Unmarshal(line, &m) != nil || m.ID == nil || m.Params.Name == "" || s.GetTool(m.Params.Name) != nil {
+		return nil
+	}
+	result, err := c.call(ctx, mcp.CallToolRequest{Params: m.Params})
+	if err != nil {
+		return nil
+	}
+	result.ResultType = mcp.ResultTypeComplete // later revisions want it, earlier ones do not mind
+	return mcp.NewJSONRPCResultResponse(*m.ID, result)
 }
 
 const tooLong = "the message is longer than 16 MiB"

@@ -240,9 +240,17 @@ func TestCalls(t *testing.T) {
 	}
 	w.mu.Unlock()
 	// What is filtered out does not exist, whoever knows its name.
-	if answer := p.ask(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"never_listed","arguments":{}}}`); answer["error"] == nil {
-		t.Errorf("a denied tool: %v", answer)
+	for _, name := range []string{"never_listed", "browser_evaluate", strings.Repeat("x", 5000)} {
+		got, isError := p.use(5, name, `{}`)
+		if !isError || !strings.Contains(got, `there is no tool "`+name[:min(100, len(name))]+`": tools/list names`) {
+			t.Errorf("%.20s: %v %q", name, isError, got)
+		}
 	}
+	w.mu.Lock()
+	if n := len(w.records); n != 5 || w.records[2].Refused == "" || w.records[2].Tool != "never_listed" {
+		t.Errorf("%d records: %+v", n, w.records)
+	}
+	w.mu.Unlock()
 	// A panic is that call's alone.
 	p.send(`{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"panic","arguments":{}}}`)
 	p.line()
