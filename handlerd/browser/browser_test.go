@@ -144,6 +144,20 @@ func TestCrash(t *testing.T) {
 	r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`, "The browser before is gone (killed)")
 }
 
+// TestCrashTakesTime: a worker is not gone at once when its playwright-mcp is; a call meanwhile waits for that and is told
+// the same, and the next one starts afresh.
+func TestCrashTakesTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := atShop(t)
+		why := errors.New("playwright-mcp ended with exit code 137")
+		w.change(func(w *fakeWorker) { w.ending = why })
+		time.AfterFunc(time.Second, func() { w.die(why) })
+		r.refused("browser_wait_for", `{"text":"x"}`, "refused by F.8: the browser is gone: playwright-mcp ended with exit code 137", "is not known")
+		r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`, "Buy", "!137")
+		r.b.Close()
+	})
+}
+
 func TestLaunchFails(t *testing.T) {
 	r := newRig(t, Limits{Sessions: 1})
 	r.failing = errors.New("no usable sandbox")

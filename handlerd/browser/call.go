@@ -87,6 +87,13 @@ func (u *use) do(ctx context.Context) (*mcp.CallToolResult, error) {
 		return nil, refuse("F.4", "this run may only read pages", "Your person started it so, or its agent is")
 	}
 	result, err := u.tool.run(ctx, u)
+	var gone *GoneError
+	if errors.As(err, &gone) && u.worker != nil {
+		select { // its sandbox is being taken down: whoever comes next is to find nothing of it
+		case <-u.worker.Done():
+		case <-ctx.Done():
+		}
+	}
 	if err != nil && u.worker != nil && !u.landed && ctx.Err() == nil && !u.alive() {
 		return nil, u.crashed()
 	}

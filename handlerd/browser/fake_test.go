@@ -64,7 +64,8 @@ type fakeWorker struct {
 	err      error
 	hang     chan struct{} // closed when a hanging call begins; nil: none hangs
 	hangTool string
-	deaf     bool // it answers nothing once something hung
+	ending   error // it answers that it is ending by this
+	deaf     bool  // it answers nothing once something hung
 }
 
 func newWorker() *fakeWorker {
@@ -122,6 +123,9 @@ func (w *fakeWorker) Call(ctx context.Context, tool string, args any) (*mcp.Call
 		}
 	}
 	defer w.mu.Unlock()
+	if w.ending != nil {
+		return nil, &GoneError{w.ending}
+	}
 	select {
 	case <-w.done:
 		return nil, w.err

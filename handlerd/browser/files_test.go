@@ -67,7 +67,10 @@ func TestScreenshot(t *testing.T) {
 		w.on["browser_take_screenshot"] = func(*fakeWorker, string) *mcp.CallToolResult {
 			return &mcp.CallToolResult{Content: []mcp.Content{mcp.NewTextContent("### Result\n- [Screenshot](x.png)"), mcp.NewImageContent(base64.StdEncoding.EncodeToString(big), "image/png")}}
 		}
-		w.on["shot"] = func(*fakeWorker, string) *mcp.CallToolResult {
+		w.on["shot"] = func(_ *fakeWorker, args string) *mcp.CallToolResult {
+			if strings.Contains(args, `\"top\":10000`) {
+				return result(map[string]any{"width": 1280, "height": 20000, "picture": base64.StdEncoding.EncodeToString(drawn(t, 150, 30))})
+			}
 			return result(map[string]any{"width": 1280, "height": 20000, "picture": base64.StdEncoding.EncodeToString(drawn(t, 160, 1600))})
 		}
 	})
@@ -83,7 +86,7 @@ func TestScreenshot(t *testing.T) {
 	if !bytes.Equal(r.store.data[0], big) || r.store.all[0].Owner != "user:1000" || r.store.all[0].Session != "s" {
 		t.Errorf("%+v", r.store.all[0])
 	}
-	r.ok("browser_take_screenshot", `{"fullPage":true}`, "160×1568", "the first 1280×10000 of the page's 1280×20000")
+	r.ok("browser_take_screenshot", `{"fullPage":true}`, "160×1568", "the first 1280×10000 of the page's 1280×20000", "artifact id1 (screenshot.png). What is below: ", "artifact id2 (screenshot-2.png)")
 	r.store.full = errors.New("artifacts are full: 1 GiB of 1 GiB, of which run r has 900 MiB")
 	r.ok("browser_take_screenshot", `{}`, "could not be kept", "artifacts are full")
 	r.refused("browser_take_screenshot", `{"target":"e99"}`, "F.3")

@@ -17,6 +17,7 @@ const (
 	ModelBytes    = 4 << 20 // bytes of one
 	MaxPageWidth  = 4096    // pixels of a picture of a whole page
 	MaxPageHeight = 10000
+	MaxPageParts  = 4        // pictures that one of a whole page is kept as, one below the other
 	QuestionSide  = 400      // pixels of a side of the picture of a question
 	QuestionBytes = 64 << 10 // bytes of one
 	maxPixels     = 48 << 20 // of a picture that is decoded at all

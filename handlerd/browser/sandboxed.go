@@ -222,7 +222,7 @@ func (w *worker) Call(ctx context.Context, tool string, args any) (*mcp.CallTool
 		return nil, context.Cause(ctx)
 	case err != nil && call.Err() != nil:
 		w.cancel(fmt.Errorf("playwright-mcp did not answer %s within %v", tool, WorkerCallTime))
-		return nil, context.Cause(w.ctx)
+		return nil, w.gone()
 	case err != nil:
 		if gone := w.goneBy(ctx, err); gone != nil {
 			return nil, gone
@@ -231,13 +231,18 @@ func (w *worker) Call(ctx context.Context, tool string, args any) (*mcp.CallTool
 	}
 	if said := isolationSaid(result); said != "" {
 		w.cancel(&IsolationError{said})
-		return nil, context.Cause(w.ctx)
+		return nil, w.gone()
 	}
 	return result, nil
 }
 
-// gone is why the worker is ending or has ended; nil if it lives.
-func (w *worker) gone() error { return context.Cause(w.ctx) }
+// gone is a *GoneError where the worker is ending or has ended; nil if it lives.
+func (w *worker) gone() error {
+	if cause := context.Cause(w.ctx); cause != nil {
+		return &GoneError{cause}
+	}
+	return nil
+}
 
 // goneBy waits, where a call failed because its connection ended, until it is known why that was.
 func (w *worker) goneBy(ctx context.Context, failed error) error {

@@ -49,6 +49,14 @@ type Worker interface {
 // ErrWorkerClosed is [Worker.Err] after Close.
 var ErrWorkerClosed = errors.New("the browser was closed")
 
+// A GoneError is what a [Worker] answers when it is ending or has ended, and why: Done is closed by then, or soon.
+type GoneError struct{ Err error }
+
+func (e *GoneError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the reason.
+func (e *GoneError) Unwrap() error { return e.Err }
+
 // A FileTooLargeError says that a file of a worker is larger than asked for.
 type FileTooLargeError struct {
 	Name  string

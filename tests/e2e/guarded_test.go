@@ -29,6 +29,7 @@ type guarded struct {
 	instance gateway.Instance
 	worker   browser.Worker // the one that was started last
 	web, app *http.ServeMux
+	shop     *workshop
 
 	mu     sync.Mutex
 	asked  []browser.Question
@@ -36,7 +37,7 @@ type guarded struct {
 	before func(w browser.Worker, tool, args string) // of each call of playwright-mcp's
 }
 
-func newGuarded(t *testing.T) *guarded {
+func newGuarded(t *testing.T, with ...func(*browser.Options)) *guarded {
 	t.Helper()
 	g := &guarded{t: t, web: http.NewServeMux(), app: http.NewServeMux()}
 	server := httptest.NewServer(g.web)
@@ -44,8 +45,8 @@ func newGuarded(t *testing.T) *guarded {
 	s := newWorkshop(t, func(o *browser.SandboxOptions) {
 		o.Resolver, o.Dialer = exampleNames{}, exampleDialer(server.Listener.Addr().String())
 	})
-	var err error
-	g.b, err = browser.New(browser.Options{
+	g.shop = s
+	o := browser.Options{
 		Launcher: &listening{s, g},
 		Policy: func(string) (browser.Policy, bool) {
 			return browser.Policy{Agent: "demo", Rules: policy.Network{Agent: "demo"}, Network: browser.PublicNetwork("demo")}, true
@@ -68,8 +69,12 @@ func newGuarded(t *testing.T) *guarded {
 				return nil
 			}, func() {}
 		},
-	})
-	if err != nil {
+	}
+	for _, f := range with {
+		f(&o)
+	}
+	var err error
+	if g.b, err = browser.New(o); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -149,22 +154,29 @@ func page(mux *http.ServeMux, at, body string) {
 // call uses a tool as the agent.
 func (g *guarded) call(tool string, args map[string]any) (text string, failed bool) {
 	g.t.Helper()
-	b, err := json.Marshal(args)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	r, err := g.instance.Call(g.t.Context(), gateway.Call{
-		Caller: gateway.Caller{Run: "w7k2", Agent: "demo"}, Session: "s", Tool: tool, Args: b, Progress: func(float64, float64, string) {},
-	})
-	if err != nil {
-		g.t.Fatalf("%s: %v", tool, err)
-	}
+	r := g.result("s", tool, args)
 	for _, part := range r.Content {
 		if c, ok := part.(mcp.TextContent); ok {
 			text += c.Text + "\n"
 		}
 	}
 	return text, r.IsError
+}
+
+// result uses a tool as the agent, in one of its sessions.
+func (g *guarded) result(session, tool string, args map[string]any) *mcp.CallToolResult {
+	g.t.Helper()
+	b, err := json.Marshal(args)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	r, err := g.instance.Call(g.t.Context(), gateway.Call{
+		Caller: gateway.Caller{Run: "w7k2", Agent: "demo"}, Session: session, Tool: tool, Args: b, Progress: func(float64, float64, string) {},
+	})
+	if err != nil {
+		g.t.Fatalf("%s: %v", tool, err)
+	}
+	return r
 }
 
 // must is call of what has to work.
