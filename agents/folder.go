@@ -161,17 +161,7 @@ func Save(dir string, a *Agent, replace bool) error {
 	if _, err := Parse(a.Name, path, data); err != nil { // bounds of the whole file
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("save agent %s: %w", a.Name, err)
-	}
-	if err := write(dir, path, data, replace); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return &ExistsError{Name: a.Name, File: path}
-		}
-		return fmt.Errorf("save agent %s: %w", a.Name, err)
-	}
-	a.File = path
-	return nil
+	return saveAt(dir, path, a, data, replace)
 }
 
 // write puts data at path by way of a temporary file beside it: linked there, which fails where something is, or

@@ -9,39 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/handlerd/handler/addons"
 	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/fault"
 )
 
 func notFound(err error) error { return fault.New(fault.NotFound, "", "%v", err) }
-
-// addonView is an addon as --json prints it.
-type addonView struct {
-	Name        string   `json:"name"`
-	Version     string   `json:"version"`
-	Description string   `json:"description"`
-	Default     bool     `json:"default"` // bound to agents that list no addons
-	Commands    []string `json:"commands"`
-	Hosts       []string `json:"hosts"`
-	Settings    []string `json:"settings"`
-	Secrets     []string `json:"secrets"`
-	MCP         bool     `json:"mcp"`  // brings an MCP server
-	From        string   `json:"from"` // "Handler", or the file
-}
-
-func viewAddon(m *addons.Manifest) addonView {
-	v := addonView{
-		Name: m.Name, Version: m.Version, Description: m.Description, Default: m.Default,
-		Commands: append([]string{}, m.Commands...), Hosts: append([]string{}, m.Hosts...),
-		Settings: append([]string{}, slices.Sorted(maps.Keys(m.Settings))...),
-		Secrets:  append([]string{}, slices.Sorted(maps.Keys(m.Secrets))...), MCP: m.MCP != nil, From: m.File,
-	}
-	if m.Shipped {
-		v.From = "Handler"
-	}
-	return v
-}
 
 func newAddon(u *ui) *cobra.Command {
 	list := &cobra.Command{
@@ -51,17 +24,12 @@ func newAddon(u *ui) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			reg, err := c.Addons()
+			known, err := c.AddonList()
 			if err != nil {
 				return err
 			}
-			for _, p := range reg.Problems() {
-				u.say("%v", p)
-			}
-			all := []addonView{}
-			for _, m := range reg.List() {
-				all = append(all, viewAddon(m))
-			}
+			u.sayAll(known.Problems)
+			all := known.Addons
 			return u.result(all, func(w io.Writer) error {
 				rows := [][]string{{"ADDON", "VERSION", "BOUND", "FROM", ""}}
 				for _, m := range all {
@@ -90,7 +58,7 @@ func newAddon(u *ui) *cobra.Command {
 			if err != nil {
 				return notFound(err)
 			}
-			return u.result(viewAddon(m), func(w io.Writer) error {
+			return u.result(catalog.AddonFacts(m), func(w io.Writer) error {
 				fmt.Fprintf(w, "%s %s: %s\n", m.Name, m.Version, m.Description)
 				fmt.Fprintf(w, "  from       %s\n", m.File)
 				fmt.Fprintf(w, "  commands   %s\n", strings.Join(m.Commands, ", "))

@@ -15,7 +15,6 @@ import (
 	"github.com/handlerd/handler/configfile"
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/fault"
-	"github.com/handlerd/handler/handlerd/scopes"
 	"github.com/handlerd/handler/handlerd/settings"
 )
 
@@ -290,8 +289,7 @@ func (u *ui) saveAgent(c catalog.Catalog, a *agents.Agent, replace bool) error {
 	})
 }
 
-// checkScopes refuses scopes that every run would refuse. A folder of a saved agent that is not there now, such as one on
-// a disk that is not mounted, is no reason to keep its person from changing something else.
+// checkScopes refuses scopes that every run would refuse.
 func (u *ui) checkScopes(c catalog.Catalog, a *agents.Agent, saved bool) error {
 	d, err := u.dirs()
 	if err != nil {
@@ -301,19 +299,7 @@ func (u *ui) checkScopes(c catalog.Catalog, a *agents.Agent, saved bool) error {
 	if err != nil {
 		return fault.Wrap(fault.Usage, err, settings.Mend, "Handler's settings")
 	}
-	for _, s := range a.Scopes {
-		path := c.Expand(s.Path)
-		if saved && !exists(path) {
-			continue
-		}
-		var bad *scopes.Error
-		if _, err := rules.Check(path); errors.As(err, &bad) {
-			return fault.New(fault.Refused, bad.Remedy, "agent %s is not saved: the scope %s %s, so no run of it would start", a.Name, bad.Path, bad.Reason)
-		} else if err != nil {
-			return fault.Wrap(fault.Usage, err, "", "agent %s is not saved: the scope %s", a.Name, path)
-		}
-	}
-	return nil
+	return c.CheckScopes(rules, a, saved)
 }
 
 func newAgentList(u *ui) *cobra.Command {

@@ -8,37 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/handlerd/handler/handlerd/api/types"
-	"github.com/handlerd/handler/harness"
+	"github.com/handlerd/handler/handlerd/catalog"
 )
-
-// harnessView is a harness as --json prints it.
-type harnessView struct {
-	Name          string   `json:"name"`
-	Title         string   `json:"title"`
-	Version       string   `json:"version"`
-	Command       []string `json:"command"`
-	MCPTransports []string `json:"mcpTransports"`
-	SessionMCP    string   `json:"sessionMCP"`
-	Hosts         []string `json:"hosts"`
-	Secrets       []string `json:"secrets"` // of its providers: any one of them
-	From          string   `json:"from"`    // "Handler", or the file
-}
-
-func viewHarness(m *harness.Manifest) harnessView {
-	v := harnessView{
-		Name: m.Name, Title: m.Title, Version: m.Version, Command: m.Command, MCPTransports: m.MCPTransports,
-		SessionMCP: m.SessionMCP, Hosts: append([]string{}, m.Hosts...), Secrets: []string{}, From: m.File,
-	}
-	if m.Shipped {
-		v.From = "Handler"
-	}
-	for _, up := range m.Upstreams {
-		for _, a := range up.Auth {
-			v.Secrets = append(v.Secrets, a.Secret)
-		}
-	}
-	return v
-}
 
 func newHarness(u *ui) *cobra.Command {
 	list := &cobra.Command{
@@ -49,17 +20,12 @@ func newHarness(u *ui) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			reg, err := c.Harnesses()
+			known, err := c.HarnessList()
 			if err != nil {
 				return err
 			}
-			for _, p := range reg.Problems() {
-				u.say("%v", p)
-			}
-			all := []harnessView{}
-			for _, m := range reg.List() {
-				all = append(all, viewHarness(m))
-			}
+			u.sayAll(known.Problems)
+			all := known.Harnesses
 			return u.result(all, func(w io.Writer) error {
 				rows := [][]string{{"HARNESS", "AGENT", "VERSION", "MCP", "FROM"}}
 				for _, m := range all {
@@ -84,7 +50,7 @@ func newHarness(u *ui) *cobra.Command {
 			if err != nil {
 				return notFound(err)
 			}
-			return u.result(viewHarness(m), func(w io.Writer) error {
+			return u.result(catalog.HarnessFacts(m), func(w io.Writer) error {
 				fmt.Fprintf(w, "%s (%s) %s\n", m.Name, m.Title, m.Version)
 				fmt.Fprintf(w, "  from       %s\n", m.File)
 				fmt.Fprintf(w, "  command    %s\n", strings.Join(m.Command, " "))

@@ -165,32 +165,13 @@ func waitGone(ctx context.Context, c *client.Client, id string) (notices []strin
 	return notices, end
 }
 
-// loginHint is what to type when an agent has no key: the secrets that its harness's providers take.
+// loginHint is what to type when an agent has no key.
 func (u *ui) loginHint(agent string) string {
 	c, err := u.catalog()
 	if err != nil {
 		return ""
 	}
-	a, err := c.Agent(agent)
-	if err != nil {
-		return ""
-	}
-	reg, err := c.Harnesses()
-	if err != nil {
-		return ""
-	}
-	h, err := reg.Get(a.Harness)
-	if err != nil {
-		return ""
-	}
-	var ways []string
-	for _, name := range viewHarness(h).Secrets {
-		ways = append(ways, "handler agent edit "+agent+" --secret "+name+"=FILE")
-	}
-	if len(ways) == 0 {
-		return ""
-	}
-	return "give it a key, in a file of mode 0600: " + strings.Join(ways, "\n  or: ")
+	return c.LoginHint(agent)
 }
 
 // sessionDir is where the session works: where the run was started, if the agent sees it, else its first scope.

@@ -2,40 +2,25 @@ package main
 
 import (
 	"context"
-	"path/filepath"
+	"errors"
 	"strings"
 
 	"github.com/handlerd/handler/handlerd/fault"
 )
 
-// checkCwd refuses a folder that was asked for with -C and that the agent does not see: the run would start elsewhere,
-// and do there what was meant for this folder. What there is to say of the agent itself the start says.
+// checkCwd refuses a folder that was asked for with -C and that the agent does not see.
 func (u *ui) checkCwd(agent, cwd string) error {
-	resolved, err := filepath.EvalSymlinks(cwd)
-	if err != nil {
-		return fault.Wrap(fault.Usage, err, "", "--cwd")
-	}
 	c, err := u.catalog()
 	if err != nil {
 		return err
 	}
-	a, err := c.Agent(agent)
-	if err != nil || len(a.Scopes) == 0 {
-		return nil
+	scopes, err := c.CheckCwd(agent, cwd)
+	if f := (*fault.Fault)(nil); errors.As(err, &f) && f.Kind == fault.Refused && len(scopes) > 0 {
+		return fault.New(f.Kind, "leave -C out, or let it see the folder: handler agent edit "+agent+" --scope "+cwd, "%s", f.Text)
+	} else if err != nil {
+		return fault.Wrap(fault.Usage, errors.Unwrap(err), "", "--cwd")
 	}
-	var scopes []string
-	for _, s := range a.Scopes {
-		path := c.Expand(s.Path)
-		scopes = append(scopes, path)
-		if there, err := filepath.EvalSymlinks(path); err == nil {
-			path = there
-		}
-		if rel, err := filepath.Rel(path, resolved); err == nil && filepath.IsLocal(rel) {
-			return nil
-		}
-	}
-	return fault.New(fault.Refused, "leave -C out, or let it see the folder: handler agent edit "+agent+" --scope "+cwd,
-		"%s lies outside the scopes of agent %s: %s", cwd, agent, strings.Join(scopes, ", "))
+	return nil
 }
 
 // knowAgent gives an error for a name that no agent has; "" is none.

@@ -19,6 +19,7 @@ import (
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/approvals"
 	"github.com/handlerd/handler/handlerd/artifacts"
+	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/fault"
 )
 
@@ -82,6 +83,8 @@ type Options struct {
 	// Web is the page's door; nil where there is none.
 	Web     Web
 	Secrets func(ctx context.Context, agent string) ([]types.SecretCheck, error)
+	// Agents shows and changes what there is to run; nil where nothing is known.
+	Agents *catalog.Keeper
 	// Talk has the sessions whose client is handlerd; nil where there are none.
 	Talk    Talk
 	Stop    func()               // begins the daemon's end; returns at once
@@ -130,6 +133,7 @@ func New(opts Options) *Server {
 	s.routeArtifacts(mux)
 	s.routeTalk(mux)
 	s.routeWeb(mux)
+	s.routeCatalog(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, fault.New(fault.NotFound, "", "the API has no %s %s", r.Method, r.URL.Path))
 	})

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -54,21 +52,7 @@ func (n *noted) End(_ context.Context, id string) error          { return n.note
 
 func serveTalk(t *testing.T, tk api.Talk) *client.Client {
 	t.Helper()
-	socket := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := api.New(api.Options{Runs: &echoRuns{}, Talk: tk, Stop: func() {}})
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-		<-done
-	})
-	return client.New(socket)
+	return serveOptions(t, api.Options{Talk: tk})
 }
 
 func TestTalk(t *testing.T) {

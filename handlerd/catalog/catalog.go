@@ -12,6 +12,7 @@ import (
 	"github.com/handlerd/handler/addons"
 	"github.com/handlerd/handler/agents"
 	"github.com/handlerd/handler/configfile"
+	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/harness"
 	"github.com/handlerd/handler/policy"
@@ -93,17 +94,8 @@ func agentFault(err error) error {
 	return &fault.Fault{Kind: fault.Usage, Text: err.Error(), Err: err}
 }
 
-// A Listed is one agent of ListAgents.
-type Listed struct {
-	Name    string   `json:"name"`
-	Harness string   `json:"harness,omitempty"`
-	Scopes  []string `json:"scopes"`
-	File    string   `json:"file,omitempty"` // "" for the agent that a harness is under its own name
-	Problem string   `json:"problem,omitempty"`
-}
-
 // ListAgents gives the saved agents, faulty ones too, and then the harnesses' own, each sorted by name.
-func (c Catalog) ListAgents() ([]Listed, error) {
+func (c Catalog) ListAgents() ([]types.AgentInfo, error) {
 	saved, err := agents.List(c.AgentsDir())
 	if err != nil {
 		return nil, err
@@ -112,26 +104,18 @@ func (c Catalog) ListAgents() ([]Listed, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []Listed{}
+	list := []types.AgentInfo{}
 	for _, e := range saved {
-		l := Listed{Name: e.Name, Scopes: []string{}, File: filepath.Join(c.AgentsDir(), e.Name+".toml")}
+		file := filepath.Join(c.AgentsDir(), e.Name+".toml")
 		if e.Err != nil {
-			l.Problem = e.Err.Error()
-		} else {
-			l.Harness = e.Agent.Harness
-			for _, s := range e.Agent.Scopes {
-				mode := s.Mode
-				if mode == "" {
-					mode = "rw"
-				}
-				l.Scopes = append(l.Scopes, s.Path+" ("+mode+")")
-			}
+			list = append(list, types.AgentInfo{Name: e.Name, Scopes: []string{}, File: file, Problem: e.Err.Error()})
+			continue
 		}
-		list = append(list, l)
+		list = append(list, info(e.Agent, file))
 	}
 	for _, name := range reg.Names() {
-		if !slices.ContainsFunc(list, func(l Listed) bool { return l.Name == name }) {
-			list = append(list, Listed{Name: name, Harness: name, Scopes: []string{}})
+		if !slices.ContainsFunc(list, func(l types.AgentInfo) bool { return l.Name == name }) {
+			list = append(list, types.AgentInfo{Name: name, Harness: name, Scopes: []string{}})
 		}
 	}
 	return list, nil

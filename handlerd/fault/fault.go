@@ -17,6 +17,7 @@ const (
 	Usage                // what was asked for cannot be: exit code 2
 	Refused              // the policy refused: exit code 3
 	NotFound             // there is no such thing: exit code 1
+	Conflict             // it is not as whoever asks takes it to be: exit code 1
 )
 
 // A Fault is an error with a text that is safe to show: it holds no secret and no path that the person did not name.

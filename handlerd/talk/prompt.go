@@ -65,7 +65,7 @@ func (t *Talk) Prompt(ctx context.Context, id string, p types.Prompt) (types.Pro
 
 // beginTurn takes the session's one turn.
 func (c *conversation) beginTurn(ctx context.Context, s types.Session) (chan struct{}, error) {
-	busy := fault.New(fault.Refused, "stop it first, or wait for its end", "%s is still at work in session %s", c.agent, s.ID)
+	busy := fault.New(fault.Conflict, "stop it first, or wait for its end", "%s is still at work in session %s", c.agent, s.ID)
 	pause := time.NewTimer(turnPause)
 	defer pause.Stop()
 	for {

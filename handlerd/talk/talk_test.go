@@ -212,7 +212,7 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := tk.Prompt(t.Context(), s.ID, say("more"))
-	want(t, err, fault.Refused, "still at work")
+	want(t, err, fault.Conflict, "still at work")
 	if err := tk.Cancel(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}

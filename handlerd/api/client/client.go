@@ -225,6 +225,11 @@ func (c *Client) get(ctx context.Context, path string, v any) error {
 
 // do makes a request; its answer is a success whose body the caller closes.
 func (c *Client) do(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	return c.send(ctx, method, path, body, nil)
+}
+
+// send is do with further headers.
+func (c *Client) send(ctx context.Context, method, path string, body any, header http.Header) (*http.Response, error) {
 	var r io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)
@@ -236,6 +241,9 @@ func (c *Client) do(ctx context.Context, method, path string, body any) (*http.R
 	req, err := http.NewRequestWithContext(ctx, method, "http://handlerd"+path, r)
 	if err != nil {
 		return nil, err
+	}
+	for name, values := range header {
+		req.Header[name] = values
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -15,6 +15,7 @@ var kinds = []struct {
 	{fault.Usage, "usage", http.StatusBadRequest},
 	{fault.Refused, "refused", http.StatusForbidden},
 	{fault.NotFound, "not-found", http.StatusNotFound},
+	{fault.Conflict, "conflict", http.StatusConflict},
 }
 
 // FromError gives err as the API writes it and the status that goes with it.

@@ -266,7 +266,7 @@ type Finding struct {
 
 // An Error is what every failed request answers, safe to show.
 type Error struct {
-	Kind    string `json:"kind"` // "failed", "usage", "refused" or "not-found"
+	Kind    string `json:"kind"` // "failed", "usage", "refused", "not-found" or "conflict"
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 }
