@@ -49,6 +49,7 @@ type wired struct {
 	approvals *approvals.Queue
 	artifacts *artifacts.Store
 	door      *web.Door
+	keeper    *catalog.Keeper
 	closers   []func() error
 }
 
@@ -69,6 +70,7 @@ func wire(d dirs.Dirs, log *slog.Logger) (w *wired, err error) {
 			return nil, fault.Wrap(fault.Failed, err, "handler doctor", "Handler's folders")
 		}
 	}
+	w.wireKeeper()
 	for _, step := range []func() error{w.wireDriver, w.wireBuilder, w.wireRuns} {
 		if err := step(); err != nil {
 			return nil, err
@@ -265,7 +267,7 @@ func (w *wired) apiOptions(stop func(), busy func() func()) api.Options {
 	return api.Options{
 		Runs: runs{w.runs}, Rules: w.runs, Approvals: w.approvals, AuditFile: w.dirs.Audit(),
 		Artifacts: w.artifacts, Scopes: w.runs, Principal: artifacts.Principal(os.Getuid()), Images: images{w.builder}, Doctor: w.doctor, Secrets: w.checkSecrets, Stop: stop, Busy: busy,
-		Version: version, Logger: w.log.With("part", "api"), Web: w.door,
+		Version: version, Agents: w.keeper, Logger: w.log.With("part", "api"), Web: w.door,
 		Shell: func(ctx context.Context, id string, req types.ShellRequest) (api.Attached, error) {
 			return attached(w.runs.Shell(ctx, id, req))
 		},

@@ -134,6 +134,7 @@ func New(opts Options) *Server {
 	s.routeTalk(mux)
 	s.routeWeb(mux)
 	s.routeCatalog(mux)
+	s.routeOpenAPI(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, fault.New(fault.NotFound, "", "the API has no %s %s", r.Method, r.URL.Path))
 	})

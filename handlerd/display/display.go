@@ -128,6 +128,13 @@ func findNamed(ctx context.Context, dir, variable, value string) (string, error)
 	return "", &fault.Fault{Kind: fault.Failed, Text: cause.Error(), Hint: hint, Err: cause}
 }
 
+// Live gives the sockets in a runtime folder that answer as Wayland compositors, symlinks resolved, sorted. A folder that
+// is not there, or "", has none.
+func Live(ctx context.Context, dir string) ([]string, error) {
+	live, _, err := scan(ctx, dir)
+	return live, err
+}
+
 // scan gives the wayland-* sockets of dir that answer, symlinks resolved and each once, and the names of those that
 // do not. A folder that is not there, or "", has none.
 func scan(ctx context.Context, dir string) (live, dead []string, err error) {
