@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 
 	"github.com/handlerd/handler/addons"
 	"github.com/handlerd/handler/handlerd/acp"
@@ -106,8 +105,7 @@ func (w *wired) hosted(run sessions.HostedRun, h render.Hosted) (sessions.Hosted
 // A hostedBrowser is the guarded browser as the server of one run.
 type hostedBrowser struct {
 	*browser.Browser
-	run  string
-	once sync.Once
+	run string
 }
 
 // Event tells the browser of turns and sessions (F.2).
@@ -126,6 +124,6 @@ func (b *hostedBrowser) Event(e acp.Event) {
 
 // Close ends the run's browsers, and not the Browser, which is the daemon's.
 func (b *hostedBrowser) Close() error {
-	b.once.Do(func() { b.RunEnded(b.run) })
+	b.RunEnded(b.run)
 	return nil
 }

@@ -25,7 +25,7 @@ type HostedRun struct {
 }
 
 // A HostedServer is one server of one run. Event tells it what happens in the run's sessions; Close ends it with the
-// run, when no connection is left.
+// run, when no connection is left, or when the person stops it; it may be called more than once.
 type HostedServer interface {
 	gateway.Server
 	Event(acp.Event)
@@ -36,7 +36,7 @@ type HostedServer interface {
 type hosted struct {
 	gateway *gateway.Gateway
 	run     HostedRun
-	servers []HostedServer
+	servers map[string]HostedServer // by name
 
 	mu     sync.Mutex
 	tokens map[string]string // the session of each token; protected by mu
@@ -53,7 +53,7 @@ func (r *Run) openHosted(_ context.Context, req types.RunRequest, _ *sandbox.Spe
 	if r.m.opts.Hosted == nil {
 		return fault.New(fault.Failed, "", "this handlerd hosts no MCP servers")
 	}
-	r.hosted.tokens = map[string]string{}
+	r.hosted.tokens, r.hosted.servers = map[string]string{}, map[string]HostedServer{}
 	run := HostedRun{ID: r.id, Agent: r.plan.Agent, Plan: r.plan, Unattended: req.Unattended || req.NeverAsk, ReadOnly: req.Answers == types.AnswersReads}
 	r.hosted.run = run
 	servers := map[string]gateway.Hosted{}
@@ -66,7 +66,7 @@ func (r *Run) openHosted(_ context.Context, req types.RunRequest, _ *sandbox.Spe
 		if err != nil {
 			return err
 		}
-		r.hosted.servers = append(r.hosted.servers, s)
+		r.hosted.servers[h.Name] = s
 		servers[h.Name] = gateway.Hosted{Server: s, Filter: filter}
 	}
 	var err error
@@ -166,7 +166,7 @@ func (m *Manager) Servers(id string) ([]types.Server, error) {
 }
 
 // StopServers is the person's kill switch (F.9): the hosted server name, or all where it is "", answers no call more
-// in that run. It gives the names of those that it stopped.
+// in that run, and what it runs elsewhere, such as a browser, is gone. It gives the names of those that it stopped.
 func (m *Manager) StopServers(id, name string) ([]string, error) {
 	r, err := m.find(id)
 	if err != nil {
@@ -185,6 +185,7 @@ func (m *Manager) StopServers(id, name string) ([]string, error) {
 			m.log.Error("audit line not written", "run", r.id, "error", err)
 		}
 		r.log.add("handlerd", "you stopped the MCP server "+n)
+		r.warn("an MCP server was not closed", r.hosted.servers[n].Close())
 	}
 	return done, nil
 }
