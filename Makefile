@@ -17,7 +17,11 @@ TAGS := remote,containers_image_openpgp,exclude_graphdriver_btrfs,exclude_graphd
 GOBUILD := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags "-s -w -X main.version=$(VERSION)"
 PROGRAMS := handler handlerd handler-guest handler-demo-agent
 
-.PHONY: build install check vet lint test demo bench soak fuzz clean _demo _test _bench _soak
+# The page's built form is committed, so that building Handler needs no Node; this makes it anew (Node 20 or later, npm).
+page:
+	cd handlerd/web/page && npm ci --no-audit --no-fund && npm run build
+
+.PHONY: page build install check vet lint test demo bench soak fuzz clean _demo _test _bench _soak
 
 build:
 	@[ -x bin/handlerd ] || echo "compiling Handler; the first time takes a few minutes" >&2

@@ -196,8 +196,8 @@ func TestGettingIn(t *testing.T) {
 	own := "Origin: " + r.origin()
 	r.ask("GET /api/v1/version", "", s.cookie).want(t, 200, "api GET /v1/version")
 	r.ask("POST /api/v1/rules", "{}", s.cookie, s.token, own).want(t, 200, "api POST /v1/rules {}")
-	r.ask("GET /", "", s.cookie).want(t, 200, "<h1>Handler</h1>")
-	r.ask("GET /sessions/abc", "", s.cookie, "Accept: text/html").want(t, 200, "<h1>Handler</h1>")
+	r.ask("GET /", "", s.cookie).want(t, 200, `<div id="page">`)
+	r.ask("GET /sessions/abc", "", s.cookie, "Accept: text/html").want(t, 200, `<div id="page">`)
 	r.ask("GET /assets/nothing.js", "", s.cookie, "Accept: text/html").want(t, 404, "")
 	// Also by IPv6, where a browser tries that first.
 	if c, err := net.Dial("tcp", "[::1]:"+strconv.Itoa(r.port)); err == nil {
