@@ -57,6 +57,20 @@ func TestReferences(t *testing.T) {
 	}
 }
 
+// TestTwoClicksAtOnce: two calls with one reference are one click.
+func TestTwoClicksAtOnce(t *testing.T) {
+	r, w := atShop(t)
+	said := make(chan string, 2)
+	for range 2 {
+		go func() { said <- text(r.call("browser_click", `{"target":"e2"}`)) }()
+	}
+	both := <-said + <-said
+	r.has(both, "Done", "refused by F.3: e2 is used up")
+	if n := w.called("browser_click"); n != 1 || len(r.questions()) != 1 {
+		t.Errorf("%d clicks, %d questions", n, len(r.questions()))
+	}
+}
+
 // TestSwapped: an element that is not what the snapshot said of it is not clicked, even if nobody has to be asked.
 func TestSwapped(t *testing.T) {
 	r, w := atShop(t)

@@ -80,14 +80,18 @@ func (u *use) keep(ctx context.Context, name string, data []byte) string {
 	return fmt.Sprintf("Your person has it as artifact %s (%s).", a.ID, quoted(a.Name))
 }
 
-// fence puts what a page says between marks (F.7): masked, bounded, the whole kept as an artifact where it was cut.
+// fence puts what a page at url ("" for none) says between marks (F.7): masked, bounded, the whole kept as an artifact where it was cut.
 func (u *use) fence(ctx context.Context, url, what, text string, failed bool) *mcp.CallToolResult {
 	text = strings.ToValidUTF8(u.s.mask(text), "�")
 	kept := ""
 	if len(text) > MaxPageText {
 		kept = u.keep(ctx, strings.ReplaceAll(what, " ", "-")+".txt", []byte(text))
 	}
-	r := mcp.NewToolResultText(fenced(u.originText(url), what, text, kept))
+	origin := ""
+	if url != "" {
+		origin = u.originText(url)
+	}
+	r := mcp.NewToolResultText(fenced(origin, what, text, kept))
 	r.IsError = failed
 	return r
 }

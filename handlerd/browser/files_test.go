@@ -86,7 +86,15 @@ func TestScreenshot(t *testing.T) {
 	if !bytes.Equal(r.store.data[0], big) || r.store.all[0].Owner != "user:1000" || r.store.all[0].Session != "s" {
 		t.Errorf("%+v", r.store.all[0])
 	}
-	r.ok("browser_take_screenshot", `{"fullPage":true}`, "160×1568", "the first 1280×10000 of the page's 1280×20000", "artifact id1 (screenshot.png). What is below: ", "artifact id2 (screenshot-2.png)")
+	// What the model gets whole is the artifact, so that the same picture in the session's messages is not kept again.
+	whole := big
+	big = drawn(t, 300, 200)
+	res = r.call("browser_take_screenshot", `{}`)
+	if raw := base64.StdEncoding.EncodeToString(r.store.data[1]); raw != res.Content[1].(mcp.ImageContent).Data {
+		t.Error("the artifact is another picture than the model's")
+	}
+	big = whole
+	r.ok("browser_take_screenshot", `{"fullPage":true}`, "160×1568", "the first 1280×10000 of the page's 1280×20000", "artifact id2 (screenshot.png). What is below: ", "artifact id3 (screenshot-2.png)")
 	r.store.full = errors.New("artifacts are full: 1 GiB of 1 GiB, of which run r has 900 MiB")
 	r.ok("browser_take_screenshot", `{}`, "could not be kept", "artifacts are full")
 	r.refused("browser_take_screenshot", `{"target":"e99"}`, "F.3")

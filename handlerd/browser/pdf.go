@@ -153,7 +153,7 @@ func runReadPDF(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 	for i, page := range strings.Split(strings.TrimSuffix(string(out), "\f"), "\f") {
 		fmt.Fprintf(&b, "page %d of %d\n%s\n", p.first+i, p.pages, strings.TrimSpace(page))
 	}
-	return u.fence(ctx, "", fmt.Sprintf("text of the PDF %s, pages %d to %d,", p.name, p.first, p.last), b.String(), false), nil
+	return u.fence(ctx, "", fmt.Sprintf("text of the PDF %s, pages %d to %d", p.name, p.first, p.last), b.String(), false), nil
 }
 
 // runPDFPages shows pages as pictures, which the person gets too.
