@@ -63,6 +63,7 @@ func (u *use) act(ctx context.Context, a action) (*mcp.CallToolResult, error) {
 		if before, err = u.approve(ctx, a, before); err != nil {
 			return nil, err
 		}
+		u.letTargets(before)
 	}
 	u.s.snapshot = nil // whatever comes of it, the page is not the one that was read
 	got, err := u.does(ctx, a, before)

@@ -270,6 +270,9 @@ func (w *fakeWorker) Run(_ context.Context, argv []string, _ int64) ([]byte, err
 	return w.toolbox(argv)
 }
 
+func (w *fakeWorker) RecheckNetwork() {
+	w.change(func(w *fakeWorker) { w.calls = append(w.calls, "recheck") })
+}
 func (w *fakeWorker) CutNetwork()   { w.setCut(true) }
 func (w *fakeWorker) AllowNetwork() { w.setCut(false) }
 func (w *fakeWorker) setCut(cut bool) {

@@ -3,10 +3,13 @@ package browser
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/handlerd/handler/policy"
 )
 
 // TestTabsBehindATitle: a page whose title is full of what looks like addresses of the workspace hides no other tab: what
@@ -84,4 +87,50 @@ func TestHugePage(t *testing.T) {
 		}
 	})
 	r.has(r.ok("browser_snapshot", `{}`), "12345 characters", "Buy", "!Sell")
+}
+
+// TestNear: while a page of the workspace may be open, the browser reaches what the agent's rules and its person let it, and
+// no private rule's address; afterwards, the web.
+func TestNear(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.mu.Lock()
+	r.local["app.workspace.invalid"] = http.NotFoundHandler()
+	r.mu.Unlock()
+	r.setPolicy(func(p *Policy) {
+		p.Network, p.Rules = PublicNetwork("web"), allow("other.example.org")
+		private, err := policy.ParseRule(policy.KindPrivate, "10.0.0.1:80", "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Rules.Rules = append(p.Rules.Rules, private)
+	})
+	r.next = []*fakeWorker{newWorker()}
+	r.next[0].web["http://app.workspace.invalid/"] = fakePage{url: "http://app.workspace.invalid/", tree: "- text: mine"}
+	r.next[0].web["about:blank"] = fakePage{url: "about:blank"}
+	reaches := func(host string) bool {
+		return r.worker().spec.Network().Decide(host, 80).Action == policy.Allow
+	}
+	r.ok("browser_navigate", `{"url":"http://app.workspace.invalid/"}`, "mine")
+	for host, want := range map[string]bool{"other.example.org": true, "shop.example.org": false, "10.0.0.1": false} {
+		if reaches(host) != want {
+			t.Errorf("%s is reached: %v", host, !want)
+		}
+	}
+	w := r.worker()
+	if w.called("recheck") != 1 {
+		t.Error("what is open elsewhere is not looked at again")
+	}
+	r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`, "Buy", "!While a page")
+	if !reaches("a.example.org") {
+		t.Error("the web is not reached after the workspace was left")
+	}
+	// Another tab shows the workspace: only what was allowed is reached.
+	w.change(func(w *fakeWorker) {
+		w.tabs = []fakePage{{url: "http://shop.example.org/", frames: []string{"blob:http://app.workspace.invalid/x"}}}
+	})
+	w.spec.Local("app.workspace.invalid").ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`, "Buy", "While a page of the workspace is open")
+	if reaches("a.example.org") || !reaches("shop.example.org") {
+		t.Error("a frame of the workspace is not thought of")
+	}
 }

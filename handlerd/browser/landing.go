@@ -188,6 +188,7 @@ func (s *session) lookup(ctx context.Context, host string) (lookup, error) {
 func (u *use) look(ctx context.Context, settle bool) (whereabouts, error) {
 	var at whereabouts
 	var err error
+	_, served := u.s.isNear()
 	for range lookTries {
 		err = u.probe(ctx, "look", map[string]any{
 			"tabs": u.s.b.o.Limits.Tabs, "frames": maxFrames, "downloadTime": DownloadTime.Milliseconds(), "settle": settle, "stop": u.late,
@@ -216,7 +217,9 @@ func (u *use) look(ctx context.Context, settle bool) (whereabouts, error) {
 	if err = u.land(ctx, at.urls()); err == nil {
 		err = at.whole()
 	}
-	u.looked = err == nil
+	if u.looked = err == nil; u.looked {
+		u.s.leaves(at, served, false)
+	}
 	return at, err
 }
 

@@ -21,7 +21,7 @@ func runNavigate(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 		return nil, err
 	}
 	return u.visit(ctx, in.URL, func(ctx context.Context) (answer, error) {
-		return u.upstream(ctx, "browser_navigate", map[string]any{"url": in.URL}, OpTime)
+		return u.navigate(ctx, in.URL)
 	})
 }
 
@@ -42,7 +42,11 @@ func (u *use) goTo(ctx context.Context, raw string, going func(context.Context) 
 	if err := u.open(ctx, true); err != nil {
 		return err
 	}
-	if p := u.s.place(raw); p.origin != "" {
+	switch p := u.s.place(raw); {
+	case p.kind == placeLocal:
+		u.s.comesNear()
+		u.s.enter(p)
+	case p.origin != "":
 		u.s.enter(p)
 	}
 	u.s.snapshot = nil
@@ -164,6 +168,9 @@ func runBack(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 	}
 	if err := u.open(ctx, false); err != nil {
 		return nil, err
+	}
+	if _, served := u.s.isNear(); served > 0 { // it may be back in the workspace, from a cache
+		u.s.comesNear()
 	}
 	u.s.snapshot = nil
 	got, err := u.upstream(ctx, "browser_navigate_back", map[string]any{}, OpTime)

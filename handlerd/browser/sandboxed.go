@@ -77,6 +77,9 @@ func (w *worker) Close() error {
 // CutNetwork ends what is open to the network, and refuses the rest.
 func (w *worker) CutNetwork() { w.egress.Pause(cutOff()) }
 
+// RecheckNetwork cuts what the rules refuse by now.
+func (w *worker) RecheckNetwork() { w.egress.Recheck() }
+
 // AllowNetwork takes CutNetwork back.
 func (w *worker) AllowNetwork() { w.egress.Resume() }
 

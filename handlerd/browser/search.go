@@ -51,7 +51,7 @@ func runSearch(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 	}
 	to := strings.Replace(u.policy.Search, "%s", url.QueryEscape(words), 1)
 	err := u.goTo(ctx, to, func(ctx context.Context) (answer, error) {
-		return u.upstream(ctx, "browser_navigate", map[string]any{"url": to}, OpTime)
+		return u.navigate(ctx, to)
 	})
 	if err != nil {
 		return nil, err

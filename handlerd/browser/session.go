@@ -40,6 +40,8 @@ type session struct {
 	idle    time.Time                             // since when no call is
 	timers  []*time.Timer
 	entered []policy.Rule // hosts that the person let this browser go to, though its rules ask about them
+	near    bool          // a page of the workspace may be open: see near.go
+	served  int           // answers of the workspace's hosts
 	lost    string        // why the browser before is gone, until the agent has been told
 
 	// Of the call that holds busy.
@@ -205,7 +207,7 @@ func (s *session) launch(ctx context.Context, p Policy) (Worker, error) {
 	begun, cancel := context.WithTimeout(ctx, LaunchTime)
 	defer cancel()
 	w, err := b.o.Launcher.Launch(begun, WorkerSpec{
-		Run: s.key.run, Agent: p.Agent, Session: s.key.session, Network: s.network, Local: local, Limits: b.o.Limits.Worker,
+		Run: s.key.run, Agent: p.Agent, Session: s.key.session, Network: s.network, Local: s.asLocal(local), Limits: b.o.Limits.Worker,
 	})
 	b.mu.Lock()
 	gone := b.closed || b.sessions[s.key] != s || !b.live(s.key)
@@ -241,9 +243,12 @@ func (s *session) launch(ctx context.Context, p Policy) (Worker, error) {
 // they do not name, the hosts that the person let this browser go to are let through; a deny rule still wins.
 func (s *session) network() network {
 	p, _ := s.b.o.Policy(s.key.run)
-	if p.Network.Unknown == policy.UnknownAsk {
-		s.b.mu.Lock()
-		defer s.b.mu.Unlock()
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	switch {
+	case s.near && p.Network.Unknown == policy.UnknownPublic:
+		return s.nearNetwork(p)
+	case p.Network.Unknown == policy.UnknownAsk:
 		p.Network.Rules = append(p.Network.Rules[:len(p.Network.Rules):len(p.Network.Rules)], s.entered...)
 	}
 	return p.Network
@@ -255,6 +260,11 @@ const maxEntered = 500
 // enter remembers a place that the person let this browser go to. The caller holds busy.
 func (s *session) enter(p place) {
 	s.allowed[p.origin] = true
+	s.let(p)
+}
+
+// let lets the worker reach a place.
+func (s *session) let(p place) {
 	rule, err := policy.ParseRule(policy.KindAllow, net.JoinHostPort(p.host, strconv.Itoa(int(p.port))), "you, for this browser")
 	if err != nil {
 		return // an address that is not public, which only a rule of the person's lets through
@@ -317,7 +327,7 @@ func (s *session) closeLog(w Worker) {
 // forget drops what was known of the browser before. The caller holds busy.
 func (s *session) forget() {
 	s.b.mu.Lock()
-	s.entered = nil
+	s.entered, s.near = nil, false
 	s.b.mu.Unlock()
 	s.snapshot, s.allowed, s.masks, s.lookups, s.events, s.kept = nil, map[string]bool{}, nil, map[string]lookup{}, nil, 0
 }

