@@ -277,6 +277,9 @@ func (u *use) waitFor(ctx context.Context, args map[string]any, first time.Durat
 		if first = 0; len(args) == 0 {
 			return got, nil
 		}
+		if _, err := u.look(ctx, false); err != nil { // where it has gone meanwhile
+			return answer{}, u.explainModal(err)
+		}
 		timer := time.NewTimer(waitPause)
 		select {
 		case <-timer.C:

@@ -37,6 +37,13 @@ func TestWait(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		r.refused("browser_wait_for", `{"time":31}`, "refused by F.1")
+		// A page that goes somewhere private is not waited for.
+		began = time.Now()
+		w.change(func(w *fakeWorker) { w.current.url = "http://10.0.0.1/" })
+		r.refused("browser_wait_for", `{"text":"Paid"}`, "refused by F.5")
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("it took %v", took)
+		}
 		r.b.Close()
 	})
 }
