@@ -9,6 +9,7 @@ import { SessionView } from "./views/session.tsx";
 import { Sessions } from "./views/sessions.tsx";
 import { NewSession } from "./views/new.tsx";
 import { AgentList } from "./views/agents.tsx";
+import { AgentEditor } from "./views/editor.tsx";
 import { Approvals } from "./views/approvals.tsx";
 import { Network } from "./views/network.tsx";
 import { Artifacts } from "./views/artifacts.tsx";
@@ -63,6 +64,8 @@ function View() {
       return <NewSession key={r.agent ?? ""} agent={r.agent ?? ""} />;
     case "agents":
       return <AgentList />;
+    case "agent":
+      return <AgentEditor key={r.fresh ? "" : r.name} name={r.name} />;
     case "approvals":
       return <Approvals />;
     case "network":

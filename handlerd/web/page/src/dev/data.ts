@@ -183,10 +183,10 @@ export const verdicts: Verdict[] = [
 ];
 
 const agents = [
-  { name: "web", harness: "claude-code", description: "the shop, with a browser", builtin: false, display: true },
-  { name: "docs", harness: "claude-code", description: "", builtin: false, display: false },
-  { name: "demo", harness: "demo", description: "a scripted agent, to try everything without an account", builtin: true, display: false },
-  { name: "claude-code", harness: "claude-code", description: "", builtin: true, display: false },
+  { name: "web", harness: "claude-code", description: "the shop, with a browser", file: "/home/ana/.config/handler/agents/web.toml", scopes: [], display: true },
+  { name: "docs", harness: "claude-code", description: "", file: "/home/ana/.config/handler/agents/docs.toml", scopes: [], display: false },
+  { name: "demo", harness: "demo", description: "a scripted agent, to try everything without an account", scopes: [], display: false },
+  { name: "claude-code", harness: "claude-code", description: "", scopes: [], display: false },
 ];
 
 export function fixed(path: string, method: string): unknown {

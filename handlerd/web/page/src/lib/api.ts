@@ -91,10 +91,15 @@ export async function change<T>(method: "POST" | "PUT" | "PATCH" | "DELETE", pat
   return read<T>(await changing(method, path, body, signal));
 }
 
-async function changing(method: string, path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
+// changeIf is change with a condition on what is there, such as If-Match.
+export async function changeIf<T>(method: "PUT" | "DELETE", path: string, body: unknown, condition: Record<string, string>): Promise<T> {
+  return read<T>(await changing(method, path, body, undefined, condition));
+}
+
+async function changing(method: string, path: string, body: unknown, signal?: AbortSignal, more: Record<string, string> = {}): Promise<Response> {
   for (let again = true; ; again = false) {
     const who = await whoami();
-    const headers: Record<string, string> = { "Handler-Token": who.token };
+    const headers: Record<string, string> = { ...more, "Handler-Token": who.token };
     let payload: BodyInit | null = null;
     if (body !== undefined) {
       headers["Content-Type"] = "application/json";

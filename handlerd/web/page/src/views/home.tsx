@@ -7,7 +7,7 @@ import { SessionRow } from "./sessions.tsx";
 import { loadAgents } from "../agents.ts";
 
 export function Home() {
-  const own = agents.value.filter((a) => !a.builtin);
+  const own = agents.value.filter((a) => a.file);
   return (
     <main class="view" id="main" tabIndex={-1}>
       <h1 class="sr">Handler</h1>
@@ -23,10 +23,10 @@ export function Home() {
         {agentsFailed.value ? <Failure err={agentsFailed.value} retry={() => void loadAgents()} /> : null}
         {!agentsLoaded.value ? <Skeleton rows={2} /> : null}
         <div class="tiles">
-          {[...own, ...agents.value.filter((a) => a.builtin)].slice(0, 12).map((a) => (
+          {[...own, ...agents.value.filter((a) => !a.file)].slice(0, 12).map((a) => (
             <a key={a.name} class="tile" data-stop href={`#/new?agent=${encodeURIComponent(a.name)}`}>
               <b>{a.name}</b>
-              <small>{a.description || (a.builtin ? "a harness, in the folder you choose" : a.harness)}</small>
+              <small>{a.description || (!a.file ? "a harness, in the folder you choose" : a.harness)}</small>
             </a>
           ))}
           <a class="tile add" data-stop href="#/agents/new"><b>New agent</b><small>a harness with its own folders, rules and limits</small></a>

@@ -60,8 +60,8 @@ export function NewSession({ agent }: { agent: string }) {
           <div class="field">
             <label for="agent">Agent</label>
             <select id="agent" value={name} onChange={(e) => setName(e.currentTarget.value)} required>
-              {agents.value.some((a) => !a.builtin) ? <optgroup label="Yours">{agents.value.filter((a) => !a.builtin).map((a) => <option key={a.name} value={a.name}>{a.name}</option>)}</optgroup> : null}
-              <optgroup label="Harnesses as they come">{agents.value.filter((a) => a.builtin).map((a) => <option key={a.name} value={a.name}>{a.name}</option>)}</optgroup>
+              {agents.value.some((a) => a.file) ? <optgroup label="Yours">{agents.value.filter((a) => a.file).map((a) => <option key={a.name} value={a.name}>{a.name}</option>)}</optgroup> : null}
+              <optgroup label="Harnesses as they come">{agents.value.filter((a) => !a.file).map((a) => <option key={a.name} value={a.name}>{a.name}</option>)}</optgroup>
             </select>
             <small>{chosen?.description || "An agent is a harness with its own folders, rules and limits."}</small>
           </div>
@@ -69,7 +69,7 @@ export function NewSession({ agent }: { agent: string }) {
             <label for="cwd">Folder</label>
             <input id="cwd" value={cwd} onInput={(e) => setCwd(e.currentTarget.value)} placeholder="~/src/project" list="folders" required autocomplete="off" spellcheck={false} />
             <datalist id="folders">{folders.map((f) => <option key={f} value={f} />)}</datalist>
-            <small>The agent works here. It sees this folder{chosen && !chosen.builtin ? ", or the scopes of its own settings," : ""} and nothing else of this machine.</small>
+            <small>The agent works here. It sees this folder{chosen && chosen.file ? ", or the scopes of its own settings," : ""} and nothing else of this machine.</small>
           </div>
           <Switch on={display} set={setDisplay} label="Show windows on my screen and paste images">For this session, where the agent’s own settings do not say it already. It needs a Wayland session on this machine.</Switch>
           <div class="field">

@@ -44,7 +44,7 @@ export function Sidebar() {
       </section>
       <section aria-label="Agents">
         <h2><a href="#/agents">Agents</a></h2>
-        {agents.value.filter((a) => !a.builtin).slice(0, 8).map((a) => (
+        {agents.value.filter((a) => a.file).slice(0, 8).map((a) => (
           <a key={a.name} class="entry" href={`#/agents/of/${encodeURIComponent(a.name)}`} aria-current={r.view === "agent" && r.name === a.name ? "page" : undefined}><Icon name="agent" /><span>{a.name}</span></a>
         ))}
       </section>
