@@ -21,6 +21,11 @@ import (
 // model reads what went wrong and can act on it, so nothing here is a protocol error.
 func (c *client) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	began := time.Now()
+	if c.g.o.Admit != nil {
+		if err := c.g.o.Admit(); err != nil {
+			return mcp.NewToolResultError(err.Error()), nil
+		}
+	}
 	rec := Record{Server: c.name, Tool: req.Params.Name, Session: c.g.o.Session(c.caller.Token)}
 	args, err := arguments(req)
 	sum := sha256.Sum256(args)

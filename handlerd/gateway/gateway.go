@@ -89,6 +89,8 @@ type Options struct {
 	Servers    map[string]Hosted
 	// Session gives the ACP session that a token stands for; "" where there is none yet. May be nil.
 	Session func(token string) string
+	// Admit is asked before each call: its error is what the call is answered with, and such a call is not recorded. May be nil.
+	Admit func() error
 	// Record is told of every call, before its result goes out: one that cannot be recorded is not answered with it.
 	Record  func(Record) error
 	Version string // of Handler, for initialize

@@ -444,3 +444,18 @@ func TestFilter(t *testing.T) {
 		}
 	}
 }
+
+// TestNotAdmitted: a call that is one too many is answered, not made, and not written down.
+func TestNotAdmitted(t *testing.T) {
+	w := start(t, map[string]Hosted{"tools": {Server: newTools()}})
+	w.g.o.Admit = func() error { return errors.New("too many tool calls") }
+	p := w.join(t, "tools", "")
+	if got, failed := p.use(2, "echo", "{}"); !failed || got != "too many tool calls" {
+		t.Errorf("%q %v", got, failed)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.records) != 0 {
+		t.Errorf("%+v", w.records)
+	}
+}

@@ -71,7 +71,7 @@ func (r *Run) openHosted(_ context.Context, req types.RunRequest, _ *sandbox.Spe
 	}
 	var err error
 	r.hosted.gateway, err = gateway.New(gateway.Options{
-		Run: r.id, Agent: r.plan.Agent, Servers: servers, Session: r.sessionOf, Record: r.recordCall,
+		Run: r.id, Agent: r.plan.Agent, Servers: servers, Session: r.sessionOf, Record: r.recordCall, Admit: r.admitCall,
 		Version: r.m.opts.Version, Logger: r.m.log.With("part", "gateway"),
 	})
 	if err != nil {
@@ -130,6 +130,17 @@ func (r *Run) closeHosted() {
 	for _, s := range r.hosted.servers {
 		r.warn("an MCP server was not closed", s.Close())
 	}
+}
+
+// admitCall bounds how many tool calls there are, since each is written down: calls that lead to nothing are had for
+// nothing, and would push all else out of the audit log.
+func (r *Run) admitCall() error {
+	ok, missed, _ := r.calls.take()
+	r.tellMissed(missed)
+	if !ok {
+		return fmt.Errorf("too many tool calls: %d at once, then %d a second, and %d in one run; wait before the next one", verdictBurst, verdictRate, verdictsRun)
+	}
+	return nil
 }
 
 // recordCall writes a tool call down before its result goes out.

@@ -16,6 +16,7 @@ import (
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/egress"
+	"github.com/handlerd/handler/handlerd/gateway"
 	"github.com/handlerd/handler/handlerd/scopes"
 	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/sandbox/fake"
@@ -87,7 +88,14 @@ func TestFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	r.verdicts = newLimiter(func() time.Time { return now })
+	r.verdicts, r.calls = newLimiter(func() time.Time { return now }), newLimiter(func() time.Time { return now })
+	for range 3000 {
+		if r.admitCall() == nil {
+			if err := r.recordCall(gateway.Record{Server: "playwright", Tool: "browser_close", Failed: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	verdict := policy.Verdict{Action: policy.Refuse, Rule: "P9", Reason: strings.Repeat("r", 5000)}
 	for i := range 3000 {
 		r.observe(acp.Event{Kind: acp.Judged, Method: strings.Repeat("é", 1500), Verdict: verdict})
@@ -109,10 +117,10 @@ func TestFlood(t *testing.T) {
 			t.Errorf("a record of %d and %d bytes", len(rec.Subject), len(rec.Reason))
 		}
 	}
-	if len(recs) != 204 || kinds[audit.KindAnswer] != 1 || kinds[audit.KindStart] != 1 || kinds[audit.KindStop] != 1 {
+	if len(recs) != 404 || kinds[audit.KindTool] != 200 || kinds[audit.KindAnswer] != 1 || kinds[audit.KindStart] != 1 || kinds[audit.KindStop] != 1 {
 		t.Errorf("%d records: %v", len(recs), kinds)
 	}
-	if !slices.ContainsFunc(recs, func(r audit.Record) bool { return r.Reason == "5800 more verdicts were not written" }) {
+	if !slices.ContainsFunc(recs, func(r audit.Record) bool { return r.Reason == "8600 more verdicts were not written" }) {
 		t.Error("what is missing is not told")
 	}
 	last := logOf(t, w, r.ID())

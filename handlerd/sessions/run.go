@@ -85,6 +85,7 @@ type Run struct {
 	network  *liveNetwork
 	verdicts *limiter // of what the agent can have written down
 	allowed  *limiter // of the questions that were answered yes
+	calls    *limiter // of its calls of hosted tools
 	troubles troubles // of its connections
 	shells   shells
 	ports    ports
@@ -95,7 +96,7 @@ func newRun(m *Manager, id string, plan *render.Plan, log *runLog) *Run {
 	// The run's context is nobody's request: it ends by cancel alone.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r := &Run{m: m, id: id, plan: plan, since: time.Now(), log: log, ctx: ctx, cancel: cancel, gone: make(chan struct{}),
-		verdicts: newLimiter(time.Now), allowed: newLimiter(time.Now), troubles: troubles{now: time.Now}, network: &liveNetwork{}}
+		verdicts: newLimiter(time.Now), allowed: newLimiter(time.Now), calls: newLimiter(time.Now), troubles: troubles{now: time.Now}, network: &liveNetwork{}}
 	r.pictures = newKeeper(r)
 	r.state.Store(types.StateStarting)
 	return r
@@ -223,7 +224,7 @@ func (r *Run) end(cause error) {
 		r.watching.Wait()
 		r.pictures.close()
 		r.closeScopes()
-		r.tellMissed(r.verdicts.rest() + r.allowed.rest())
+		r.tellMissed(r.verdicts.rest() + r.allowed.rest() + r.calls.rest())
 		text := "ended"
 		if cause != nil {
 			text = "ended: " + fault.Of(cause).Text
