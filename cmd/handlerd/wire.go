@@ -24,6 +24,7 @@ import (
 	"github.com/handlerd/handler/handlerd/doctor"
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/handlerd/history"
 	"github.com/handlerd/handler/handlerd/secrets"
 	"github.com/handlerd/handler/handlerd/sessions"
 	"github.com/handlerd/handler/handlerd/settings"
@@ -50,6 +51,8 @@ type wired struct {
 	artifacts *artifacts.Store
 	door      *web.Door
 	keeper    *catalog.Keeper
+	feed      *history.Feed
+	history   *history.Store // nil where its file cannot be used
 	closers   []func() error
 }
 
@@ -205,6 +208,7 @@ func (w *wired) wireRuns() error {
 	if err != nil {
 		return err
 	}
+	w.wireHistory()
 	w.wireArtifacts()
 	w.approvals = approvals.New(approvals.Options{Audit: log.Append, Logger: w.log.With("part", "approvals")})
 	var resolver egress.Resolver // the system's
@@ -225,6 +229,19 @@ func (w *wired) wireRuns() error {
 		Logger: w.log,
 	})
 	return nil
+}
+
+// wireHistory opens the store of sessions. One that cannot be used keeps nobody from working: nothing is recorded, and
+// whoever asks for sessions is told.
+func (w *wired) wireHistory() {
+	w.feed = history.NewFeed()
+	h, err := history.Open(context.Background(), w.dirs.Sessions(), history.Options{Feed: w.feed, Logger: w.log.With("part", "history")})
+	if err != nil {
+		w.log.Error("no sessions are kept until the file is mended or put aside", "file", w.dirs.Sessions(), "error", err)
+		return
+	}
+	w.history = h
+	w.closing(h.Close)
 }
 
 // wireArtifacts makes the store of artifacts, which serve opens. A store that cannot be used is no reason for the daemon
@@ -266,7 +283,8 @@ func findDisplay(runtimeDir string) func(context.Context, types.Wayland) (string
 func (w *wired) apiOptions(stop func(), busy func() func()) api.Options {
 	return api.Options{
 		Runs: runs{w.runs}, Rules: w.runs, Approvals: w.approvals, AuditFile: w.dirs.Audit(),
-		Artifacts: w.artifacts, Scopes: w.runs, Principal: artifacts.Principal(os.Getuid()), Images: images{w.builder}, Doctor: w.doctor, Secrets: w.checkSecrets, Stop: stop, Busy: busy,
+		Artifacts: w.artifacts, Scopes: w.runs, Principal: artifacts.Principal(os.Getuid()), History: w.history, Feed: w.feed,
+		Images: images{w.builder}, Doctor: w.doctor, Secrets: w.checkSecrets, Stop: stop, Busy: busy,
 		Version: version, Agents: w.keeper, Logger: w.log.With("part", "api"), Web: w.door,
 		Shell: func(ctx context.Context, id string, req types.ShellRequest) (api.Attached, error) {
 			return attached(w.runs.Shell(ctx, id, req))

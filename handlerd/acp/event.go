@@ -61,3 +61,18 @@ type Event struct {
 	Name    string // the tool's name, or else its title
 	Line    []byte // the whole message; valid until Observe returns
 }
+
+// A Carried is a message that goes on to the other side, as that gets it, or the answer that Handler gives in a side's
+// place. Whoever keeps the conversation takes it from these.
+type Carried struct {
+	From    Side // who says it, or in whose place Handler does
+	Kind    Kind
+	Method  string // of a response that of its request
+	Session string // params.sessionId, where there is one; of a response its request's
+	ID      []byte // of the request, as it was written; nil for a notification
+	// Body is the params, the result, or where Failed the error; nil for none. It is valid until the observer returns.
+	Body   []byte
+	Failed bool
+	// By says why Handler answered in the side's place; "" where it did not.
+	By string
+}

@@ -149,6 +149,9 @@ func (r *Relay) answerDecided(ctx context.Context, from Side, m Message, d Decis
 		r.answer(ctx, from.other(), d.Tell)
 	}
 	if a := d.Answered; a != nil {
+		c := call{id: id, method: m.Method, session: stringAt(m.Line, m.Params, "sessionId")}
+		r.carried(from, m, m.Line)
+		r.inPlace(from.other(), c, resultLine(id, d.Result), "rule")
 		r.answeredQuestion(stringAt(m.Line, m.Params, "sessionId"), m.Method, a.Verdict)
 	}
 	if d.Result != nil && d.Action == Answer {
@@ -236,7 +239,7 @@ func (r *Relay) response(ctx context.Context, from Side, m Message, buf *buffer)
 		r.note(from, "", verdict("P9", "the "+from.String()+" answered what nobody asked, or twice", ""))
 		return false
 	}
-	m.For, m.ForSession = c.method, c.session
+	m.For, m.ForSession, m.forID = c.method, c.session, c.id
 	d := r.judge(from, m)
 	r.answered(from, m)
 	if c.question != nil {
@@ -246,11 +249,52 @@ func (r *Relay) response(ctx context.Context, from Side, m Message, buf *buffer)
 	case Forward:
 		return r.forward(ctx, from.other(), m, d, buf)
 	case Answer:
-		r.answer(ctx, from.other(), errorLine(c.id, d.Code, d.Refusal))
+		line := errorLine(c.id, d.Code, d.Refusal)
+		r.inPlace(from, c, line, "rule")
+		r.answer(ctx, from.other(), line)
 	default:
 		r.answer(ctx, from.other(), failLine(c.id, CodeInternal, "the answer was dropped", nil))
 	}
 	return false
+}
+
+// carried tells of a message that goes on as line.
+func (r *Relay) carried(from Side, m Message, line []byte) {
+	if r.o.Carried == nil {
+		return
+	}
+	c := Carried{From: from, Kind: m.Kind, Method: m.Method}
+	part, at := "params", m.Params
+	switch {
+	case m.Kind == Response:
+		c.Method, c.Session, c.ID, part, at = m.For, m.ForSession, m.forID, "result", m.Result
+		if c.Failed = m.Error.Present() && !rawjson.IsNull(m.Line, m.Error); c.Failed {
+			part, at = "error", m.Error
+		}
+	case m.Kind == Request:
+		c.ID = m.ID.Of(m.Line)
+		fallthrough
+	default:
+		c.Session = stringAt(m.Line, m.Params, "sessionId")
+	}
+	if &line[0] != &m.Line[0] { // it was edited, so that the parts lie elsewhere
+		c.Body = memberOf(line, part)
+	} else if at.Present() {
+		c.Body = at.Of(line)
+	}
+	r.o.Carried(c)
+}
+
+// inPlace tells of an answer to c that Handler gives in the place of from.
+func (r *Relay) inPlace(from Side, c call, line []byte, by string) {
+	if r.o.Carried == nil {
+		return
+	}
+	told := Carried{From: from, Kind: Response, Method: c.method, Session: c.session, ID: c.id, By: by}
+	if told.Body = memberOf(line, "result"); told.Body == nil {
+		told.Body, told.Failed = memberOf(line, "error"), true
+	}
+	r.o.Carried(told)
 }
 
 // answered tells the observer what an agent's answer means.
@@ -279,9 +323,11 @@ func (r *Relay) forward(ctx context.Context, to Side, m Message, d Decision, buf
 			r.unfit(ctx, to, m)
 			return false
 		}
+		r.carried(to.other(), m, line)
 		_ = out.line(ctx, line)
 		return false
 	}
+	r.carried(to.other(), m, m.Line)
 	buf.b = append(m.Line, '\n') // a Line has room for it
 	return out.send(ctx, parcel{bytes: buf.b, from: buf}) == nil
 }

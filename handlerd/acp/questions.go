@@ -59,8 +59,11 @@ func asked(m Message, edited []byte) *question {
 }
 
 // paramsOf gives the params of a request line that has been scanned before.
-func paramsOf(line []byte) []byte {
-	at := rawjson.Lookup(line, rawjson.Space(line, 0), "params")
+func paramsOf(line []byte) []byte { return memberOf(line, "params") }
+
+// memberOf gives a member of a line that has been scanned before; nil for none.
+func memberOf(line []byte, name string) []byte {
+	at := rawjson.Lookup(line, rawjson.Space(line, 0), name)
 	if at < 0 {
 		return nil
 	}
@@ -177,7 +180,9 @@ func (r *Relay) isCancelled(session string) bool {
 
 // answerGone answers a question for a client that does not.
 func (r *Relay) answerGone(ctx context.Context, c call, why string) {
-	r.answer(ctx, Agent, goneAnswer(c.id, c.method))
+	line := goneAnswer(c.id, c.method)
+	r.inPlace(Client, c, line, why)
+	r.answer(ctx, Agent, line)
 	if c.question != nil {
 		r.answeredQuestion(c.session, c.method, policy.Verdict{Action: policy.Refuse, Rule: "P5", Reason: c.question.what + " was answered cancelled (" + why + ")"})
 	}

@@ -23,6 +23,10 @@ type Options struct {
 	// messages, both directions at a time: it has to be quick and safe for concurrent use. Nil for none.
 	Observe func(Event)
 
+	// Carried sees every message just before it goes on, and what Handler answers in a side's place. It is called as
+	// Observe is, and a message waits for it. Nil for none.
+	Carried func(Carried)
+
 	// AgentEnded gives the text that clients get for what is unanswered when the agent has ended, such as "the
 	// agent ended with exit code 1: …". The context ends after five seconds. Nil gives a plain one.
 	AgentEnded func(context.Context) string
@@ -276,7 +280,9 @@ func (r *Relay) failClient(ctx context.Context, text string) int {
 	client := r.sides[Client]
 	calls := client.pending.seal()
 	for _, c := range calls {
-		_ = client.out.line(ctx, failLine(c.id, CodeInternal, text, data))
+		line := failLine(c.id, CodeInternal, text, data)
+		r.inPlace(Agent, c, line, "the agent's end")
+		_ = client.out.line(ctx, line)
 		if c.method == "session/prompt" {
 			r.turnEnded(c.session)
 		}

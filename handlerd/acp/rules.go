@@ -24,6 +24,7 @@ type Message struct {
 	For string
 	// ForSession is the sessionId of that request's params; "" for none.
 	ForSession string
+	forID      []byte // its id, as it was written
 	// InTurn tells of an agent's Request that a prompt of its session is being answered.
 	InTurn bool
 }

@@ -84,6 +84,22 @@ func personOperations() map[string]operation {
 func sessionOperations() map[string]operation {
 	session := types.PathSessions + "/{id}"
 	return map[string]operation{
+		"GET " + types.PathSessions: {
+			says: "The sessions that are kept, the last used first", gives: []types.Session{},
+			query: []string{
+				byAgent, "acp the agent's id of it", "cwd of one folder", "query in its title, agent, folder, id or a prompt",
+				"live 1: those with a run", "before the id of the last one that is known", "limit at most 500",
+			},
+		},
+		"GET " + session:    {says: "One session", gives: types.Session{}},
+		"DELETE " + session: {says: "Remove a session with its events and artifacts, and its run where handlerd is its client"},
+		"GET " + session + "/events": {
+			says: "What happened in a session, as lines, or with Accept: text/event-stream as server-sent events", gives: types.Event{}, stream: true,
+			query: []string{"after the number of the last one that is known", follow}, header: []string{"Last-Event-ID as after, of server-sent events"},
+		},
+		"GET " + types.PathFeed: {
+			says: "What changes in the lists of sessions, runs, approvals and agents, as lines or server-sent events", gives: types.Change{}, stream: true,
+		},
 		"POST " + types.PathSessions:    {says: "Begin a session whose client is handlerd, in a run of its own", takes: types.NewSession{}, gives: types.Session{}},
 		"POST " + session + "/prompt":   {says: "Begin a turn; answered once the prompt is written down, what the agent says comes as events", takes: types.Prompt{}, gives: types.PromptTaken{}},
 		"POST " + session + "/cancel":   {says: "Ask the agent to end its turn"},

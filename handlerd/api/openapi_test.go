@@ -17,6 +17,7 @@ import (
 	"github.com/handlerd/handler/handlerd/api"
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/artifacts"
+	"github.com/handlerd/handler/handlerd/history"
 	"github.com/handlerd/handler/handlerd/web"
 )
 
@@ -41,7 +42,7 @@ type none struct{}
 // TestOpenAPI holds openapi.json against the routes and the types, both ways. With -update it writes it.
 func TestOpenAPI(t *testing.T) {
 	have := map[string]bool{}
-	for _, pattern := range patterns(t, api.New(api.Options{Web: new(web.Door), Artifacts: new(artifacts.Store)})) {
+	for _, pattern := range patterns(t, api.New(api.Options{Web: new(web.Door), Artifacts: new(artifacts.Store), Feed: history.NewFeed()})) {
 		have[pattern] = true
 	}
 	delete(have, "/")

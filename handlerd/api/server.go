@@ -21,6 +21,7 @@ import (
 	"github.com/handlerd/handler/handlerd/artifacts"
 	"github.com/handlerd/handler/handlerd/catalog"
 	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/handlerd/history"
 )
 
 // MaxRequestBytes bounds the body of a request.
@@ -72,8 +73,11 @@ type Options struct {
 	Artifacts *artifacts.Store
 	Scopes    Scopes
 	Principal string
-	Images    Images
-	Doctor    func(context.Context) []types.Finding
+	// History keeps the sessions; nil where its file cannot be used. Feed tells what changes; nil for no such path.
+	History *history.Store
+	Feed    *history.Feed
+	Images  Images
+	Doctor  func(context.Context) []types.Finding
 	// Shell starts a command of the person's in a live run and returns when it runs; nil where there are none.
 	Shell func(ctx context.Context, id string, req types.ShellRequest) (Attached, error)
 	// Forward opens a port of a run to its person for as long as its client is there; Dial connects to such a port. nil
@@ -135,6 +139,8 @@ func New(opts Options) *Server {
 	s.routeWeb(mux)
 	s.routeCatalog(mux)
 	s.routeOpenAPI(mux)
+	s.routeSessions(mux)
+	s.routeFeed(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, fault.New(fault.NotFound, "", "the API has no %s %s", r.Method, r.URL.Path))
 	})

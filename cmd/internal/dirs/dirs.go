@@ -30,6 +30,9 @@ func (d Dirs) Audit() string { return filepath.Join(d.State, "audit", "audit.jso
 // Artifacts is the folder of the files that agents made for the person.
 func (d Dirs) Artifacts() string { return filepath.Join(d.State, "artifacts") }
 
+// Sessions is the file of the sessions that are kept, with their events.
+func (d Dirs) Sessions() string { return filepath.Join(d.State, "sessions.db") }
+
 // Log is the path of the log of a daemon that the command line started.
 func (d Dirs) Log() string { return filepath.Join(d.State, "handlerd.log") }
 
