@@ -25,7 +25,6 @@ var ErrSlow = errors.New("the changes come faster than they are read")
 type Feed struct {
 	mu       sync.Mutex
 	watchers map[*watcher]bool // protected by mu
-	closed   bool              // protected by mu
 }
 
 // A watcher is one who follows. Of what changed twice it is told once.
