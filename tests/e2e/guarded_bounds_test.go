@@ -162,6 +162,7 @@ func TestGuardedTrouble(t *testing.T) {
 	page(g.web, "windows.example.org/{$}", `<h1>Windows</h1><button onclick="for (let i = 0; i < 100; i++) window.open('http://a.example.org/?' + i, '_blank')">All</button>`)
 	page(g.web, "files.example.org/{$}", `<h1>Files</h1><script>for (let i = 0; i < 200; i++) { const a = document.createElement('a'); a.href = '/get?' + i; a.download = 'f' + i; setTimeout(() => a.click(), 5 * i) }</script>`)
 	g.web.HandleFunc("files.example.org/get", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.RawQuery) })
+	page(g.web, "soon.example.org/{$}", `<p>Not yet</p><script>setTimeout(() => document.querySelector('p').textContent = 'Paid', 6500)</script>`)
 	g.web.HandleFunc("never.example.org/", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "<!doctype html><h1>Some of it</h1><img src=/more>")
 		_ = http.NewResponseController(w).Flush() // the client may be gone
@@ -176,6 +177,12 @@ func TestGuardedTrouble(t *testing.T) {
 	}()
 
 	g.tooMuch(store)
+
+	// playwright-mcp gives up on a text after five seconds.
+	g.must("browser_navigate", map[string]any{"url": "http://soon.example.org/"})
+	if text := g.must("browser_wait_for", map[string]any{"text": "Paid"}); !strings.Contains(text, "It came about") {
+		t.Error(text)
+	}
 
 	g.must("browser_navigate", map[string]any{"url": "http://windows.example.org/"})
 	text, failed := g.act("browser_click", `button "All"`, nil) // it may take too long, and say so
