@@ -321,7 +321,7 @@ func (u *use) explainModal(err error) error {
 	if !errors.As(err, &modal) {
 		return err
 	}
-	if strings.Contains(modal.text, "File chooser") {
+	if modal.files() {
 		return refuse("F.1", "the page waits for files", "Give it some with browser_file_upload, or call that without paths to cancel")
 	}
 	return refuse("F.1", "a dialog of the page is open and blocks everything else", "Read it with browser_tabs (list) and answer it with browser_handle_dialog")

@@ -52,7 +52,7 @@ func (u *use) waiting(ctx context.Context, kind string) (urls []string, text str
 		return nil, "", refuse("F.1", "the page waits for no "+kind, "Read it with browser_snapshot")
 	case !errors.As(err, &modal):
 		return nil, "", err
-	case (kind == "dialog") == strings.Contains(modal.text, "File chooser"):
+	case (kind == "dialog") == modal.files():
 		return nil, "", u.explainModal(err)
 	}
 	a, err := u.upstream(ctx, "browser_tabs", map[string]any{"action": "list"}, OpTime)
@@ -78,6 +78,9 @@ func (u *use) answer(ctx context.Context, a action, kind string, urls []string, 
 		}
 		q := u.newQuestion(a.verb, urls...)
 		q.Values, q.Says = a.values, a.says
+		if kind != "dialog" { // whose it is cannot be found out while it is open
+			q.Targets = u.s.frames
+		}
 		if err := u.ask(ctx, q); err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -87,6 +88,21 @@ func TestHugePage(t *testing.T) {
 		}
 	})
 	r.has(r.ok("browser_snapshot", `{}`), "12345 characters", "Buy", "!Sell")
+}
+
+// TestWhoseFileChooser: the chooser may be a frame's, and a person is shown which there are. A dialog that speaks of one is none.
+func TestWhoseFileChooser(t *testing.T) {
+	r, w := atShop(t)
+	r.b.o.OpenFile = func(string, string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("x")), nil }
+	w.change(func(w *fakeWorker) { w.modal = "- [File chooser]: can be handled by browser_file_upload" })
+	r.ok("browser_file_upload", `{"paths":["/w/a.txt"]}`)
+	if q := r.questions()[0]; len(q.Targets) != 1 || q.Targets[0] != "http://other.example.org" {
+		t.Errorf("%+v", q)
+	}
+	w.change(func(w *fakeWorker) {
+		w.modal = `- ["confirm" dialog with message "File chooser"]: can be handled by browser_handle_dialog`
+	})
+	r.ok("browser_handle_dialog", `{"accept":false}`)
 }
 
 // TestNear: while a page of the workspace may be open, the browser reaches what the agent's rules and its person let it, and

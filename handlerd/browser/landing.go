@@ -218,9 +218,25 @@ func (u *use) look(ctx context.Context, settle bool) (whereabouts, error) {
 		err = at.whole()
 	}
 	if u.looked = err == nil; u.looked {
+		u.s.frames = u.s.foreign(at)
 		u.s.leaves(at, served, false)
 	}
 	return at, err
+}
+
+// foreign are the sites of frames that are not their tab's own.
+func (s *session) foreign(at whereabouts) []string {
+	var sites []string
+	for _, t := range at.Tabs {
+		own := s.place(t.URL).origin
+		for _, url := range t.Frames {
+			if p := s.place(url); p.kind == placeWeb && p.origin != own && !slices.Contains(sites, p.origin) {
+				sites = append(sites, p.origin)
+			}
+		}
+	}
+	slices.Sort(sites)
+	return sites
 }
 
 // whole refuses to go on where not all of them are known.

@@ -65,6 +65,9 @@ type modalError struct{ text string }
 
 func (e *modalError) Error() string { return "a dialog is open: " + e.text }
 
+// files says whether it is a file chooser: a dialog's own words come behind what kind it is of.
+func (e *modalError) files() bool { return strings.HasPrefix(e.text, "- [File chooser]: ") }
+
 // modalLine is how playwright-mcp says what is open, and by which of its tools it is answered.
 var modalLine = regexp.MustCompile(`(?s)^- \[(.*)\]: can be handled by [a-z_]+$`)
 

@@ -49,6 +49,7 @@ type session struct {
 	allowed  map[string]bool // origins that the person allowed in this browser
 	masks    []string        // values of secret fields that were seen in this browser
 	lookups  map[string]lookup
+	frames   []string          // sites of frames that are not their page's own, as they were last
 	events   []string          // downloads that upstream told of and that are not artifacts yet
 	kept     int               // downloads that became artifacts
 	pdfs     map[string]string // where artifacts lie in the sandbox of pdfsIn, by their ids
