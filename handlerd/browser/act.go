@@ -344,7 +344,7 @@ func (u *use) acted(ctx context.Context, verb string, got answer, f facts) (*mcp
 	}
 	if got.failed != "" {
 		u.notes = append(u.notes, "The action failed; it may have been done in part.")
-		return u.fence(ctx, f.URL, "error", shorten(got.failed, 2000), true), nil
+		return u.fence(ctx, f.URL, "error", shorten(u.s.mask(got.failed), 2000), true), nil
 	}
 	text := "Done: " + verb + ".\n"
 	if modal != nil {

@@ -82,6 +82,10 @@ func (u *use) keep(ctx context.Context, name string, data []byte) string {
 
 // fence puts what a page at url ("" for none) says between marks (F.7): masked, bounded, the whole kept as an artifact where it was cut.
 func (u *use) fence(ctx context.Context, url, what, text string, failed bool) *mcp.CallToolResult {
+	if cut := cutLines(text, MaxSnapshot); len(cut) < len(text) { // masking costs time for every byte
+		u.note("Of %d bytes that the page gave, the first %d were taken.", len(text), len(cut))
+		text = cut
+	}
 	text = strings.ToValidUTF8(u.s.mask(text), "�")
 	kept := ""
 	if len(text) > MaxPageText {

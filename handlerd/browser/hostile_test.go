@@ -77,6 +77,11 @@ func TestValuesThatShowNothing(t *testing.T) {
 	if got := r.questions()[0].Values[0]; !strings.Contains(got, "6 characters that show nothing") {
 		t.Errorf("%q", got)
 	}
+	r.ok("browser_snapshot", `{}`)
+	r.ok("browser_type", fmt.Sprintf(`{"target":"e4","text":"%s%s"}`, strings.Repeat("😀", 600), hidden))
+	if got := r.questions()[1].Values[0]; !strings.Contains(got, "the first 500 of 606") || !strings.Contains(got, "show nothing") {
+		t.Errorf("%q", got)
+	}
 }
 
 // TestHugePage: what is left out of a page is said, and no line is read in part.
@@ -103,6 +108,27 @@ func TestWhoseFileChooser(t *testing.T) {
 		w.modal = `- ["confirm" dialog with message "File chooser"]: can be handled by browser_handle_dialog`
 	})
 	r.ok("browser_handle_dialog", `{"accept":false}`)
+}
+
+// TestMuchText: masking what pages write is not for free, and much of it is not taken; what is said of is cut.
+func TestMuchText(t *testing.T) {
+	r, w := atShop(t)
+	secrets := make([]field, maxMasks)
+	for i := range secrets {
+		secrets[i] = field{element{Tag: "input", Type: "password"}, fmt.Sprintf("sesame-%d", i)}
+	}
+	w.change(func(w *fakeWorker) {
+		w.current.fields = secrets
+		w.on["browser_console_messages"] = func(*fakeWorker, string) *mcp.CallToolResult {
+			return mcp.NewToolResultText("### Result\n" + strings.Repeat("all work and no play\n", 2<<20))
+		}
+	})
+	r.ok("browser_snapshot", `{}`)
+	r.has(r.ok("browser_console_messages", `{}`), "bytes that the page gave, the first")
+	w.change(func(w *fakeWorker) {
+		w.modal = `- ["prompt" dialog with message "` + strings.Repeat("a ", 8<<20) + `"]: can be handled by browser_handle_dialog`
+	})
+	r.ok("browser_handle_dialog", `{"accept":true,"promptText":"x"}`)
 }
 
 // TestNear: while a page of the workspace may be open, the browser reaches what the agent's rules and its person let it, and

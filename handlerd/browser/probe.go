@@ -50,6 +50,8 @@ func uncommented(s string) string {
 const (
 	maxFrames    = 200 // frames and workers of one tab that are looked at
 	upstreamCode = "browser_run_code_unsafe"
+
+	maxSaid = 64 << 10 // bytes of an error and of a dialog's text, which pages write
 )
 
 // An answer is what upstream gave.
@@ -103,7 +105,7 @@ func (u *use) upstream(ctx context.Context, tool string, args any, within time.D
 			a.images = append(a.images, p)
 		}
 	}
-	a.modal = section(a.text, "Modal state")
+	a.modal = cutRunes(section(a.text, "Modal state"), maxSaid)
 	if events := section(a.text, "Events"); events != "" && len(u.s.events) < maxEvents {
 		u.s.events = append(u.s.events, events)
 	}
@@ -111,6 +113,7 @@ func (u *use) upstream(ctx context.Context, tool string, args any, within time.D
 		if a.failed = section(a.text, "Error"); a.failed == "" {
 			a.failed = a.text
 		}
+		a.failed = cutRunes(a.failed, maxSaid)
 	}
 	return a, nil
 }

@@ -160,7 +160,7 @@ func (u *use) readList(ctx context.Context, what, tool string, args any) (*mcp.C
 	}
 	u.collect(ctx)
 	if got.failed != "" {
-		return u.fence(ctx, at.URL, "error", shorten(got.failed, 2000), true), nil
+		return u.fence(ctx, at.URL, "error", shorten(u.s.mask(got.failed), 2000), true), nil
 	}
 	_, text, _ := strings.Cut(got.text, "### Result\n") // with all that pages wrote, which may look like a section
 	return u.fence(ctx, at.URL, what, text, false), nil
@@ -258,7 +258,7 @@ func runWait(ctx context.Context, u *use) (*mcp.CallToolResult, error) {
 	}
 	u.collect(ctx)
 	if got.failed != "" {
-		return u.fence(ctx, at.URL, "error", "It did not come about.\n"+shorten(got.failed, 1000), true), nil
+		return u.fence(ctx, at.URL, "error", "It did not come about.\n"+shorten(u.s.mask(got.failed), 1000), true), nil
 	}
 	u.notes = append(u.notes, "It came about. Read the page with browser_snapshot.")
 	return u.fence(ctx, at.URL, "place", at.text(), false), nil

@@ -227,12 +227,12 @@ func (s *session) shown(v string) string {
 		}
 	}
 	// What is cut, and what does not show, is said: nobody is to allow what they do not know of.
+	says := ""
 	if n := len([]rune(v)); n > maxShown {
-		v = fmt.Sprintf("%s (the first %d of %d characters)", string([]rune(v)[:maxShown]), maxShown, n)
+		v, says = string([]rune(v)[:maxShown]), fmt.Sprintf(" (the first %d of %d characters)", maxShown, n)
 	}
-	v = shorten(v, 4*maxShown)
 	if hidden > 0 {
-		v += fmt.Sprintf(" (with %d characters that show nothing)", hidden)
+		says += fmt.Sprintf(" (with %d characters that show nothing)", hidden)
 	}
-	return v
+	return shorten(v, 4*maxShown) + says
 }
