@@ -3,8 +3,10 @@
 package duplex
 
 import (
+	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 
@@ -32,7 +34,7 @@ func Join(a, b Conn) {
 			return
 		}
 		watches.Go(func() {
-			if hungUp(src) {
+			if gone(src) {
 				end()
 			}
 		})
@@ -44,9 +46,9 @@ func Join(a, b Conn) {
 	watches.Wait()
 }
 
-// hungUp waits, on a connection that was read to its end, until the other side has closed it altogether; false when it
-// was closed on this side.
-func hungUp(c Conn) bool {
+// gone waits, on a connection that was read to its end, until either side has closed it altogether; false if that cannot
+// be waited for.
+func gone(c Conn) bool {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
 		return false
@@ -56,9 +58,10 @@ func hungUp(c Conn) bool {
 		return false
 	}
 	// The runtime's poller wakes this for a hang-up as for bytes.
-	return raw.Read(func(fd uintptr) bool {
+	err = raw.Read(func(fd uintptr) bool {
 		poll := []unix.PollFd{{Fd: int32(fd)}}
 		n, err := unix.Poll(poll, 0)
 		return err == nil && n > 0 && poll[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
-	}) == nil
+	})
+	return !errors.Is(err, os.ErrDeadlineExceeded)
 }

@@ -118,3 +118,19 @@ func TestHalfThenGone(t *testing.T) {
 	a.Close()
 	ended(t, done)
 }
+
+// A connection that is closed on this side ends Join, also when its other side has ended what it said before.
+func TestHalfThenClosedHere(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		a, innerA := pair(t, network)
+		b, innerB := pair(t, network)
+		done := make(chan struct{})
+		go func() { defer close(done); duplex.Join(innerA, innerB) }()
+		_ = b.CloseWrite()
+		if _, err := io.ReadAll(a); err != nil { // it came through: that direction has ended
+			t.Fatal(err)
+		}
+		innerB.Close()
+		ended(t, done)
+	}
+}
