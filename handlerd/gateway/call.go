@@ -31,6 +31,12 @@ func (c *client) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallTo
 	sum := sha256.Sum256(args)
 	rec.Digest = hex.EncodeToString(sum[:])
 	var result *mcp.CallToolResult
+	select {
+	case c.g.calls <- struct{}{}:
+		defer func() { <-c.g.calls }()
+	default:
+		err = fmt.Errorf("%d calls of this run are under way already: wait for one of them", MaxRunCalls)
+	}
 	if err != nil {
 		rec.Refused = err.Error()
 	} else if c.g.isStopped(c.name) {

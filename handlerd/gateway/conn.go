@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -129,6 +130,10 @@ func (c *client) run(ctx context.Context, cancel context.CancelFunc, r *bufio.Re
 		case len(line) == 0:
 			continue
 		}
+		if len(line) > MaxTaken {
+			c.send(tooMuch(line))
+			continue
+		}
 		line = bytes.Clone(line) // it outlives the reading of the next one
 		if !isCall(line) {
 			if answer := s.HandleMessage(ctx, line); answer != nil {
@@ -178,6 +183,22 @@ func (c *client) unknown(ctx context.Context, s *server.MCPServer, line []byte) 
 	}
 	result.ResultType = mcp.ResultTypeComplete // later revisions want it, earlier ones do not mind
 	return mcp.NewJSONRPCResultResponse(*m.ID, result)
+}
+
+// tooMuch answers a message that is longer than what is taken: as a tool does, where it is a call.
+func tooMuch(line []byte) any {
+	var m struct {
+		ID json.RawMessage `json:"id"`
+	}
+	var id any
+	if json.Unmarshal(line, &m) == nil && len(m.ID) < 100 && json.Unmarshal(m.ID, &id) != nil {
+		id = nil
+	}
+	text := fmt.Sprintf("the arguments have %d bytes, and at most %d are taken: send less at a time, a file by its path", len(line), MaxArguments)
+	if id == nil || !isCall(line) {
+		return mcp.NewJSONRPCError(mcp.NewRequestId(id), mcp.INVALID_REQUEST, text, nil)
+	}
+	return mcp.NewJSONRPCResultResponse(mcp.NewRequestId(id), mcp.NewToolResultError(text))
 }
 
 const tooLong = "the message is longer than 16 MiB"

@@ -25,11 +25,13 @@ import (
 const (
 	MaxConnections = 32               // at one time
 	MaxLine        = 16 << 20         // bytes of one message; a longer one is answered with an error
+	MaxTaken       = 2 << 20          // bytes of one that is more than answered: what it becomes in memory is many times that
 	MaxArguments   = 1 << 20          // bytes of a call's arguments, as JSON
 	MaxText        = 256 << 10        // bytes of one text of a result; the rest is cut, and that is said
 	MaxImage       = 8 << 20          // bytes of one picture of a result, before base64
 	MaxParts       = 64               // parts of one result
 	MaxCalls       = 8                // calls under way of one connection
+	MaxRunCalls    = 16               // calls under way of one run: what each holds is the daemon's memory
 	HelloTime      = 10 * time.Second // for a connection to say which server it wants
 	CallTime       = 5 * time.Minute  // for one call, questions to the person included
 )
@@ -105,6 +107,7 @@ type Gateway struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
+	calls  chan struct{} // one for each call under way
 
 	mu      sync.Mutex
 	closed  bool                     // protected by mu
@@ -121,7 +124,7 @@ func New(o Options) (*Gateway, error) {
 	if o.Record == nil || len(o.Servers) == 0 {
 		return nil, errors.New("gateway: Options.Servers and Record are required")
 	}
-	g := &Gateway{o: o, log: o.Logger, conns: map[net.Conn]struct{}{}, stopped: map[string]chan struct{}{}}
+	g := &Gateway{o: o, log: o.Logger, calls: make(chan struct{}, MaxRunCalls), conns: map[net.Conn]struct{}{}, stopped: map[string]chan struct{}{}}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}

@@ -459,3 +459,21 @@ func TestNotAdmitted(t *testing.T) {
 		t.Errorf("%+v", w.records)
 	}
 }
+
+// TestManyCalls: what calls hold while they wait is bounded for the run, however many connections they come by.
+func TestManyCalls(t *testing.T) {
+	s := newTools()
+	w := start(t, map[string]Hosted{"tools": {Server: s}})
+	for range MaxRunCalls / MaxCalls {
+		p := w.join(t, "tools", "")
+		for i := range MaxCalls {
+			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait","arguments":{}}}`, 100+i))
+		}
+	}
+	for range MaxRunCalls {
+		<-s.waiting
+	}
+	if got, failed := w.join(t, "tools", "").use(2, "echo", "{}"); !failed || !strings.Contains(got, "under way already") {
+		t.Errorf("%q %v", got, failed)
+	}
+}
