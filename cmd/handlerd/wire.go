@@ -210,7 +210,13 @@ func (w *wired) wireRuns() error {
 	}
 	w.wireHistory()
 	w.wireArtifacts()
-	w.approvals = approvals.New(approvals.Options{Audit: log.Append, Logger: w.log.With("part", "approvals")})
+	w.approvals = approvals.New(approvals.Options{
+		Audit: log.Append, Logger: w.log.With("part", "approvals"),
+		Changed: func(e types.ApprovalEvent) {
+			w.feed.Announce(types.Change{Approval: &e})
+			w.runs.ApprovalChanged(e)
+		},
+	})
 	var resolver egress.Resolver // the system's
 	if server, err := w.settings.Network.NameServer(); err == nil && server.IsValid() {
 		resolver = egress.DNSServer(server)
@@ -225,7 +231,7 @@ func (w *wired) wireRuns() error {
 		Scopes: w.dirs.Scopes, Approvals: w.approvals, SaveRule: w.catalog.SaveRule,
 		Audit: log, Secrets: w.secrets, Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), StateDir: w.dirs.State, Guest: guest,
 		Listeners: func() []netip.AddrPort { return w.door.Listeners() },
-		Artifacts: w.artifacts, Principal: artifacts.Principal(os.Getuid()),
+		Artifacts: w.artifacts, Principal: artifacts.Principal(os.Getuid()), History: w.history, Feed: w.feed,
 		Logger: w.log,
 	})
 	return nil

@@ -79,8 +79,11 @@ type Question struct {
 
 // Options are what a Queue is made of.
 type Options struct {
-	Audit  func(audit.Record) error // returns when the record is on the disk
-	Logger *slog.Logger             // may be nil
+	Audit func(audit.Record) error // returns when the record is on the disk
+	// Changed is told what happens to questions, in order, without counting as somebody who is there. It must be quick and
+	// must not use the queue; nil for nobody.
+	Changed func(types.ApprovalEvent)
+	Logger  *slog.Logger // may be nil
 }
 
 // A Queue holds the questions that wait. It is safe for concurrent use and starts nothing of its own.

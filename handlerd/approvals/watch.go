@@ -88,6 +88,9 @@ func (w *Watcher) add(e types.ApprovalEvent) {
 func (q *Queue) tell(e *entry, event types.ApprovalEvent) {
 	view := e.view()
 	event.Approval = &view
+	if q.opts.Changed != nil {
+		q.opts.Changed(event)
+	}
 	for w := range q.watchers {
 		if w.run == "" || w.run == e.q.Run {
 			w.add(event)

@@ -28,6 +28,20 @@ func (m *Manager) ArtifactChanged(a types.Artifact, removed bool) {
 		text = "removed " + a.Name
 	}
 	r.log.artifact(text, a, removed)
+	r.recorder.artifact(a, removed)
+}
+
+// ApprovalChanged writes what happens to a question into the session that it is about. It is the queue's Options.Changed.
+func (m *Manager) ApprovalChanged(e types.ApprovalEvent) {
+	if e.Approval == nil {
+		return
+	}
+	m.mu.Lock()
+	r := m.runs[e.Approval.Run]
+	m.mu.Unlock()
+	if r != nil {
+		r.recorder.approval(e)
+	}
 }
 
 // SettleArtifacts returns when what the run's agent, or with "" every live run's, has shown so far is kept, or ctx is

@@ -90,6 +90,7 @@ func (r *Run) written(l *limiter, payer string, rec audit.Record, text string) {
 	}
 	rec.Subject, rec.Reason, rec.Hint = cut(rec.Subject, maxSubject), cut(rec.Reason, maxReason), cut(rec.Hint, maxReason)
 	r.log.charge(payer, "policy", cut(text, maxPolicyLine))
+	r.recorder.refused(rec)
 	r.audit(rec)
 }
 

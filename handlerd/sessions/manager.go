@@ -25,6 +25,7 @@ import (
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/handlerd/history"
 	"github.com/handlerd/handler/handlerd/scopes"
 	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/render"
@@ -70,6 +71,9 @@ type Options struct {
 	// Artifacts keep what agents make for their person, who is Principal (artifacts.Principal); nil keeps nothing.
 	Artifacts *artifacts.Store
 	Principal string
+	// History keeps the sessions; nil keeps none. Feed is told of what the runs do; nil tells nobody.
+	History *history.Store
+	Feed    *history.Feed
 
 	Owner    string // LabelOwner of what this daemon makes
 	RunRoot  string // parent of the run directories; short, private
@@ -189,6 +193,7 @@ func (m *Manager) Start(ctx context.Context, req types.RunRequest) (*Run, error)
 		r.end(err)
 		return nil, fault.Of(err)
 	}
+	r.announce()
 	return r, nil
 }
 
@@ -244,6 +249,9 @@ func (m *Manager) forget(r *Run) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.runs, r.id)
+	if m.opts.Feed != nil {
+		m.opts.Feed.Announce(types.Change{Ended: r.id})
+	}
 }
 
 // List gives every live run, oldest first.

@@ -54,8 +54,8 @@ type keeper struct {
 
 // A keeping is a message to look at, or with no line a session whose artifacts go.
 type keeping struct {
-	session, name string
-	line          []byte
+	session, name, tool string
+	line                []byte
 }
 
 func newKeeper(r *Run) *keeper {
@@ -80,7 +80,7 @@ func (k *keeper) observe(e acp.Event) {
 	case e.Kind == acp.ToolCalled:
 		k.name(e.Tool, e.Name)
 	case e.Kind == acp.Pictured:
-		k.offer(keeping{session: e.Session, name: k.name(e.Tool, e.Name), line: e.Line})
+		k.offer(keeping{session: e.Session, name: k.name(e.Tool, e.Name), tool: strings.Clone(e.Tool), line: e.Line})
 	case e.Kind == acp.SessionClosed && e.Method == "session/delete":
 		k.offer(keeping{session: e.Session})
 	}
@@ -199,8 +199,12 @@ func (k *keeper) keep(one keeping, b64 string) {
 	defer cancel()
 	store, owner := k.r.m.opts.Artifacts, k.r.m.opts.Principal
 	// A tool that handlerd serves may have kept it by itself.
-	if _, err := store.Find(ctx, owner, k.r.id, hex.EncodeToString(sum[:])); err == nil {
+	k.r.recorder.shown(sum, one.tool)
+	if found, err := store.Find(ctx, owner, k.r.id, hex.EncodeToString(sum[:])); err == nil {
 		k.seen[sum] = true
+		if one.tool != "" {
+			k.r.recorder.artifact(store.Describe(found), false) // now it is known whose it is
+		}
 		return
 	}
 	meta := artifacts.Meta{Owner: owner, Run: k.r.id, Session: one.session, Agent: k.r.plan.Agent, Name: toolFile(one.name) + "." + ext, Source: one.name}

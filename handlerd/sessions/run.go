@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,6 +91,7 @@ type Run struct {
 	shells   shells
 	ports    ports
 	pictures *keeper
+	recorder *recorder
 }
 
 func newRun(m *Manager, id string, plan *render.Plan, log *runLog) *Run {
@@ -98,6 +100,7 @@ func newRun(m *Manager, id string, plan *render.Plan, log *runLog) *Run {
 	r := &Run{m: m, id: id, plan: plan, since: time.Now(), log: log, ctx: ctx, cancel: cancel, gone: make(chan struct{}),
 		verdicts: newLimiter(time.Now), allowed: newLimiter(time.Now), calls: newLimiter(time.Now), troubles: troubles{now: time.Now}, network: &liveNetwork{}}
 	r.pictures = newKeeper(r)
+	r.recorder = newRecorder(r)
 	r.state.Store(types.StateStarting)
 	return r
 }
@@ -109,6 +112,7 @@ func (r *Run) ID() string { return r.id }
 func (r *Run) notice(format string, args ...any) {
 	text := printable(fmt.Sprintf(format, args...), maxNotice)
 	r.log.add("handlerd", text)
+	r.recorder.notice(text)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch n := len(r.notices); {
@@ -126,6 +130,7 @@ func (r *Run) start(ctx context.Context, req types.RunRequest) error {
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
 
+	r.recorder.client = cmp.Or(req.Client, types.ClientEditor)
 	// Before anything of it acts: a run that cannot be written down is none.
 	if err := r.record(audit.Record{Kind: audit.KindStart, Subject: r.plan.Harness}); err != nil {
 		return err
@@ -223,6 +228,7 @@ func (r *Run) end(cause error) {
 		}
 		r.watching.Wait()
 		r.pictures.close()
+		r.recorder.end(cause)
 		r.closeScopes()
 		r.tellMissed(r.verdicts.rest() + r.allowed.rest() + r.calls.rest())
 		text := "ended"
@@ -298,6 +304,28 @@ func (r *Run) record(rec audit.Record) error {
 
 // status describes the run now.
 func (r *Run) status(ctx context.Context) types.Run {
+	s := r.brief()
+	if s.State == types.StateStarting {
+		return s
+	}
+	stats, err := r.m.opts.Driver.Stats(ctx, r.sandbox)
+	if err != nil {
+		stats = sandbox.Stats{} // it is ending
+	}
+	r.usage(&s, stats)
+	return s
+}
+
+// announce tells the feed how the run is, without what it uses.
+func (r *Run) announce() {
+	if r.m.opts.Feed != nil {
+		s := r.brief()
+		r.m.opts.Feed.Announce(types.Change{Run: &s})
+	}
+}
+
+// brief is status without what the sandbox uses, which takes time to find out.
+func (r *Run) brief() types.Run {
 	s := types.Run{
 		ID: r.id, Agent: r.plan.Agent, Harness: r.plan.Harness, State: r.state.Load().(string), Turn: "idle", Since: r.since,
 		Browser: r.browser, ToolCalls: int(r.toolCalls.Load()), Refused: r.refused.Load(),
@@ -330,10 +358,5 @@ func (r *Run) status(ctx context.Context) types.Run {
 		s.Failed = count.Failed
 		s.Traffic, _ = traffic(count, MaxTraffic)
 	}
-	stats, err := r.m.opts.Driver.Stats(ctx, r.sandbox)
-	if err != nil {
-		stats = sandbox.Stats{} // it is ending
-	}
-	r.usage(&s, stats)
 	return s
 }

@@ -30,6 +30,7 @@ func (r *Run) relay(client net.Conn) error {
 		Client: &activeConn{client, r.touch}, Agent: r.agent.(io.ReadWriteCloser),
 		Rules:   rules,
 		Observe: r.observe,
+		Carried: r.recorder.carried,
 		AgentEnded: func(ctx context.Context) string {
 			return r.agentEnded(ctx).Text
 		},
@@ -124,8 +125,10 @@ func (r *Run) observe(e acp.Event) {
 	switch e.Kind {
 	case acp.TurnStarted:
 		r.working.Add(1)
+		r.announce()
 	case acp.TurnEnded:
 		r.working.Add(-1)
+		r.announce()
 	case acp.ToolCalled:
 		r.toolCalls.Add(1)
 	case acp.LineDropped:

@@ -205,8 +205,8 @@ type ContinueSession struct {
 type Change struct {
 	Session  *Session       `json:"session,omitempty"` // new or changed
 	Removed  string         `json:"removed,omitempty"` // the id of a session that was removed
-	Run      *Run           `json:"run,omitempty"`
-	Ended    string         `json:"ended,omitempty"` // the id of a run that ended
+	Run      *Run           `json:"run,omitempty"`     // without what it uses of the machine
+	Ended    string         `json:"ended,omitempty"`   // the id of a run that ended
 	Approval *ApprovalEvent `json:"approval,omitempty"`
 	Agents   bool           `json:"agents,omitempty"` // agents' files changed
 }
