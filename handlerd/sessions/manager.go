@@ -220,6 +220,7 @@ func (m *Manager) reserve(plan *render.Plan) (*Run, error) {
 			return nil, fault.Wrap(fault.Failed, err, "free some space or mend the folder's rights", "the run's log")
 		}
 		r := newRun(m, id, plan, log)
+		r.recorder.store = m.opts.History
 		m.runs[id] = r
 		pruneLogs(m.logs, m.runs)
 		return r, nil

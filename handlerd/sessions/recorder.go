@@ -27,7 +27,7 @@ const (
 // meanwhile. It is in nobody's way: only a prompt and the opening of a session wait for the disk, and not for long.
 type recorder struct {
 	r      *Run
-	store  *history.Store // nil keeps nothing
+	store  *history.Store // nil keeps nothing; set by Manager.reserve, as the run's first
 	client string         // types.Client*; set by start
 
 	mu      sync.Mutex
@@ -79,7 +79,7 @@ func (c agentCaps) continues() string {
 }
 
 func newRecorder(r *Run) *recorder {
-	return &recorder{r: r, store: r.m.opts.History, open: map[string]*recorded{}, asked: map[string]awaited{}}
+	return &recorder{r: r, open: map[string]*recorded{}, asked: map[string]awaited{}}
 }
 
 // carried is what the relay tells.
