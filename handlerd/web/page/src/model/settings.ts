@@ -52,25 +52,19 @@ export function at(d: Dict | null | undefined, path: string[]): Value {
 const empty = (v: Value): boolean =>
   v === undefined || v === null || v === "" || (Array.isArray(v) && v.length === 0) || (typeof v === "object" && !Array.isArray(v) && Object.keys(v).length === 0);
 
-// put gives the settings with a value at a path; an empty value takes the key out, and tables that hold nothing then.
-export function put(d: Dict, path: string[], value: Value): Dict {
-  const [key, ...rest] = path;
+// put gives the settings with a value at a path; an empty value takes the key out, and tables that hold nothing then. A
+// binding that says nothing is still a binding, and a list of none is not the usual list: those stay.
+export function put(d: Dict, path: string[], value: Value, depth = 0): Dict {
+  const key = path[depth];
   if (key === undefined) return d;
   const next = { ...d };
-  if (rest.length === 0) {
-    if (empty(value)) delete next[key];
-    else next[key] = value;
-    return next;
-  }
   const inner = d[key];
-  const table = put(typeof inner === "object" && inner !== null && !Array.isArray(inner) ? inner : {}, rest, value);
-  if (empty(table) && !keepsEmpty(path)) delete next[key];
-  else next[key] = table;
+  const v = depth === path.length - 1 ? value : put(typeof inner === "object" && inner !== null && !Array.isArray(inner) ? inner : {}, path, value, depth + 1);
+  const stays = path[0] === "bindings" && depth < 2 && depth < path.length - 1;
+  if (empty(v) && !stays) delete next[key];
+  else next[key] = v;
   return next;
 }
-
-// keepsEmpty: a binding that says nothing is still a binding, and a list of none is not the usual list.
-const keepsEmpty = (path: string[]): boolean => path[0] === "bindings" || (path.length <= 3 && path[0] === "secrets");
 
 // bind adds an addon to the bindings or takes it out. The first change writes down those that were there by default.
 export function bind(d: Dict, name: string, on: boolean, defaults: string[]): Dict {

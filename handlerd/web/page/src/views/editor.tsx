@@ -39,6 +39,7 @@ function Editor({ detail }: { detail: AgentDetail }) {
   const [text, setText] = useState<string | null>(detail.settings ? null : detail.toml); // the file, while it is written by hand
   const [check, setCheck] = useState<AgentCheck | null>(null);
   const [err, setErr] = useState<unknown>(null);
+  const [checkErr, setCheckErr] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
   const [remove, setRemove] = useState(false);
   const touched = useRef(false);
@@ -48,7 +49,7 @@ function Editor({ detail }: { detail: AgentDetail }) {
     const stop = new AbortController();
     const t = setTimeout(() => {
       const edit = { name: name || "new", ...(text === null ? { settings } : { toml: text }) };
-      change<AgentCheck>("POST", "/v1/agents/check", edit, stop.signal).then(setCheck, (e) => { if (!stop.signal.aborted) setErr(e); });
+      change<AgentCheck>("POST", "/v1/agents/check", edit, stop.signal).then((c) => { setCheck(c); setCheckErr(null); }, (e) => { if (!stop.signal.aborted) setCheckErr(e); });
     }, checkAfter);
     return () => {
       clearTimeout(t);
@@ -103,6 +104,7 @@ function Editor({ detail }: { detail: AgentDetail }) {
                 : <button type="button" class="small quiet" disabled={!check?.settings} onClick={() => { if (check?.settings) { setSettings(check.settings); setText(null); } }}>Back to the form</button>}
             </p>
             {text === null ? <pre tabIndex={0} aria-label="TOML">{check?.toml ?? detail.toml}</pre> : null}
+            {checkErr ? <Failure err={checkErr} title="It could not be checked" /> : null}
             <Errors list={errors} />
             {(check?.notices ?? []).map((n, i) => <p key={i} class="notice">{n}</p>)}
             {check && errors.length === 0 ? <p class="past" role="status">It can be saved.</p> : null}

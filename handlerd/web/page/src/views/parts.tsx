@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../lib/api.ts";
 import type { Image } from "../lib/types.ts";
-import { at, bind, bound, network, secretWays, type Dict, type Value } from "../model/settings.ts";
+import { at, bind, bound, network, put, secretWays, type Dict, type Value } from "../model/settings.ts";
 import { Icon, Switch } from "../ui/basics.tsx";
 import { One, Plain, type Form } from "./fields.tsx";
 
@@ -91,11 +91,17 @@ export function Bindings({ form, addons }: { form: Form; addons: Addon[] }) {
       {all.map((a) => (
         <div key={a.name} class="box">
           <Switch on={on.includes(a.name)} set={(x) => form.edit(bind(form.settings, a.name, x, usual))} label={a.name}>{a.description}{a.default ? " Default: on." : ""}</Switch>
-          {on.includes(a.name) ? <Binding form={form} a={a} /> : null}
+          {on.includes(a.name) ? <Binding form={writtenDown(form, a.name, usual)} a={a} /> : null}
         </div>
       ))}
     </>
   );
+}
+
+// writtenDown is form, but for its first change of a binding, which writes down those that were there by default.
+function writtenDown(form: Form, name: string, usual: string[]): Form {
+  if (form.settings["bindings"] !== undefined) return form;
+  return { ...form, set: (path, v) => form.edit(put(bind(form.settings, name, true, usual), path, v)) };
 }
 
 function Binding({ form, a }: { form: Form; a: Addon }) {

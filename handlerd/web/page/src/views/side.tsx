@@ -10,8 +10,9 @@ import { ApprovalCard, QuestionCard } from "../ui/cards.tsx";
 import { ArtifactRow } from "./artifacts.tsx";
 import { NetworkOf } from "./network.tsx";
 import { Browser } from "./browser.tsx";
+import { Preview } from "./preview.tsx";
 
-const tabs = ["Browser", "Files", "Network"] as const;
+const tabs = ["Browser", "Files", "Network", "Preview"] as const;
 type Tab = (typeof tabs)[number];
 
 function remembered(id: string): Tab {
@@ -58,6 +59,7 @@ export function Side({ s, followed, close }: { s: Session; followed: Followed; c
         {tab.value === "Browser" ? <Browser s={s} followed={followed} /> : null}
         {tab.value === "Files" ? <Files s={s} followed={followed} /> : null}
         {tab.value === "Network" ? <NetworkOf agent={s.agent} run={s.run ?? s.lastRun} live={s.run !== undefined && s.run !== ""} /> : null}
+        {tab.value === "Preview" ? <Preview s={s} /> : null}
       </div>
       <Pinned s={s} followed={followed} />
       <RunFacts s={s} />
