@@ -29,50 +29,58 @@ type acpx struct {
 // installACPX installs what npm/package-lock.json says into the person's cache, once for each lock file. No install
 // scripts run. Platform packages that a registry may lack are overridden in package.json, so that the lock is whole.
 func installACPX(ctx context.Context, root string) (*acpx, error) {
-	cache, err := os.UserCacheDir()
+	dir, err := installNPM(ctx, filepath.Join(root, "tests/e2e/npm"))
 	if err != nil {
 		return nil, err
+	}
+	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
+	if arch == "" {
+		arch = runtime.GOARCH
+	}
+	return &acpx{program: filepath.Join(dir, "node_modules/.bin/acpx"), node: filepath.Join(dir, "node_modules/node-linux-"+arch, "bin")}, nil
+}
+
+// installNPM installs what from's package-lock.json says and gives the folder with node_modules.
+func installNPM(ctx context.Context, from string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
 	}
 	files := map[string][]byte{}
 	sum := sha256.New()
 	for _, name := range []string{"package.json", "package-lock.json"} {
-		if files[name], err = os.ReadFile(filepath.Join(root, "tests/e2e/npm", name)); err != nil {
-			return nil, err
+		if files[name], err = os.ReadFile(filepath.Join(from, name)); err != nil {
+			return "", err
 		}
 		sum.Write(files[name])
 	}
 	parent := filepath.Join(cache, "handler-test/npm")
 	dir := filepath.Join(parent, hex.EncodeToString(sum.Sum(nil))[:16])
-	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
-	if arch == "" {
-		arch = runtime.GOARCH
-	}
-	a := &acpx{program: filepath.Join(dir, "node_modules/.bin/acpx"), node: filepath.Join(dir, "node_modules/node-linux-"+arch, "bin")}
 	if _, err := os.Stat(dir); err == nil {
-		return a, nil // it is renamed into place when it is whole
+		return dir, nil // it is renamed into place when it is whole
 	}
 	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return nil, err
+		return "", err
 	}
 	tmp, err := os.MkdirTemp(parent, "new-")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer os.RemoveAll(tmp)
 	for name, data := range files {
 		if err := os.WriteFile(filepath.Join(tmp, name), data, 0o644); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
 	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	cmd.Dir = tmp
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("npm ci in tests/e2e/npm: %w\n%s", err, out)
+		return "", fmt.Errorf("npm ci in %s: %w\n%s", from, err, out)
 	}
 	if err := os.Rename(tmp, dir); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, err
+		return "", err
 	}
-	return a, nil
+	return dir, nil
 }
 
 // acpxLimit bounds one command of acpx, a whole turn of an agent with a browser.

@@ -31,7 +31,9 @@ func TestClaude(t *testing.T) {
 	more := client.commands()
 	maps.Copy(more, modelCommands())
 	more["wait-gone"] = cmdWaitGone
-	runScripts(t, func(name string) bool { return strings.Contains(name, "claude") || strings.Contains(name, "acpx") }, more)
+	runScripts(t, func(name string) bool {
+		return !strings.HasPrefix(name, "page") && (strings.Contains(name, "claude") || strings.Contains(name, "acpx"))
+	}, more)
 }
 
 func cmdCapture(ts *testscript.TestScript, neg bool, args []string) {
