@@ -16,7 +16,7 @@ import (
 
 // wireKeeper makes what shows and changes agents over the API.
 func (w *wired) wireKeeper() {
-	w.keeper = &catalog.Keeper{Catalog: w.catalog, Scopes: w.dirs.Scopes, Display: w.displays, Changed: func() {}}
+	w.keeper = &catalog.Keeper{Catalog: w.catalog, Scopes: w.dirs.Scopes, Display: w.displays, Changed: func() { w.feed.Announce(types.Change{Agents: true}) }}
 }
 
 // displays says which screens there are for a sandbox's windows: what a run would get that nobody says more of, and

@@ -89,6 +89,8 @@ func (w *wired) serve(ctx context.Context, l net.Listener, startedBy string, idl
 	defer w.door.Close()
 	options := w.apiOptions(cancel, activity.begin)
 	options.StartedBy = startedBy
+	talking := w.newTalk(activity.begin)
+	setTalk(&options, talking)
 	server := api.New(options)
 
 	w.door.Start(server.Handler())
@@ -123,7 +125,11 @@ func (w *wired) serve(ctx context.Context, l net.Listener, startedBy string, idl
 	_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
 	end, done := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer done()
-	return errors.Join(err, w.door.Close(), w.runs.Close(end), server.Close(end))
+	var talkErr error
+	if talking != nil {
+		talkErr = talking.Close(end)
+	}
+	return errors.Join(err, w.door.Close(), talkErr, w.runs.Close(end), server.Close(end))
 }
 
 // watchdog tells systemd that we live, where it asks.
