@@ -28,7 +28,7 @@ type completer func(ctx context.Context) []string
 func (u *ui) addCompletions(root *cobra.Command) {
 	flags := map[string]completer{
 		"harness": u.harnessNames, "toolbox": u.imageNames(types.KindToolbox), "preset": presetNames, "addon": u.addonNames,
-		"unbind": u.addonNames, "run": u.runNames, "agent": u.agentNames, "base": words("auto", "mmdebstrap", "registry"),
+		"unbind": u.addonNames, "run": u.runNames, "continue": u.sessionIDs(client.SessionFilter{Limit: 100}), "agent": u.agentNames, "base": words("auto", "mmdebstrap", "registry"),
 		"placement": u.addonPairs(agents.PlacementHosted, agents.PlacementSandbox), "addon-preset": u.addonPairs(policy.PresetNames()...),
 	}
 	for _, name := range []string{"tools", "deny-tools", "addon-allow", "addon-deny", "addon-private"} {
@@ -79,6 +79,8 @@ func (u *ui) argument(cmd *cobra.Command) (names completer, many bool) {
 		if cmd.Name() == "logs" {
 			names = u.loggedRuns
 		}
+	case "SESSION":
+		names = u.sessionIDs(client.SessionFilter{Live: cmd.Name() == "attach", Limit: 100})
 	case "ID":
 		if cmd.Parent().Name() == "approvals" {
 			names = u.questionIDs

@@ -26,6 +26,7 @@ type runFlags struct {
 	display bool
 	images  []string
 	cwd     string
+	goOn    string // a session that goes on, by its id; "" for none
 	limits  limitFlags
 }
 
@@ -42,6 +43,7 @@ AGENT is one you saved (handler agent list), or the name of a harness.`,
 		Example: `  handler run claude-code "what does this project do?"
   handler run web "open http://127.0.0.1:5173 and tell me what is broken" --display
   handler run demo --yes "run ls -la then say done" --json
+  handler run claude-code "and now the tests" --continue
   handler run claude-code --memory 2GB --lifetime 1h "fix the failing test"`,
 		Args: usageArgs(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,6 +57,8 @@ AGENT is one you saved (handler agent list), or the name of a harness.`,
 	fl := cmd.Flags()
 	fl.BoolVar(&f.display, "display", false, "show the agent's windows on your screen (Wayland)")
 	fl.StringArrayVar(&f.images, "image", nil, "picture to send with the prompt (repeatable)")
+	fl.StringVar(&f.goOn, "continue", "", "go on with a session of the agent: the last one in this folder, or --continue=SESSION")
+	fl.Lookup("continue").NoOptDefVal = lastSession
 	fl.StringVarP(&f.cwd, "cwd", "C", "", "folder to start in (default: this one)")
 	f.limits.register(cmd)
 	return cmd
@@ -75,6 +79,13 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	var goesOn types.Session
+	if f.goOn != "" {
+		if goesOn, err = u.continued(ctx, c, agent, cwd, f.goOn); err != nil {
+			return err
+		}
+		cwd = goesOn.Cwd // an agent that names no scopes sees the folder that it saw
+	}
 	began := time.Now()
 	person := terminal(u.in) && terminal(u.errout)
 	stream, err := u.startOn(ctx, c, f.request(types.RunRequest{Agent: agent, Cwd: cwd, Display: f.display, AsksItself: true, Client: types.ClientCommand, Limits: f.limits.request()}, f.unattended || !person))
@@ -93,7 +104,7 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 	defer stop()
 
 	outcome, err := runner.Run(ctx, stream, runner.Options{
-		Prompt: prompt, Images: f.images, Cwd: sessionDir(ctx, c, stream.RunID, cwd), Agent: agent, Run: stream.RunID,
+		Prompt: prompt, Images: f.images, Cwd: sessionDir(ctx, c, stream.RunID, cwd), Agent: agent, Run: stream.RunID, Session: goesOn.ACP,
 		Yes: f.yes, ReadOnly: f.readOnly, Unattended: f.unattended, Terminal: person,
 		JSON: u.json, Color: u.color(u.out), Width: width(u.out),
 		Stdin: u.in, Stdout: u.out, Stderr: u.errout,

@@ -12,6 +12,7 @@ import (
 // Kinds of an event, as JSON names them.
 const (
 	evStart    = "start"
+	evPrompt   = "prompt" // of a Viewer alone
 	evText     = "text"
 	evThought  = "thought"
 	evPlan     = "plan"

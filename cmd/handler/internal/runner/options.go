@@ -27,6 +27,9 @@ type Options struct {
 	Images []string // files to send with the prompt: png, jpeg, webp or gif, 20 MB each, 23 MB in all
 	Cwd    string   // absolute; of the session
 
+	// Session is the agent's id of a session to go on with; "" begins one.
+	Session string
+
 	Agent string // its name, for questions and the first event; "agent" if empty
 	Run   string // the run's id; "run" if empty
 

@@ -97,29 +97,52 @@ func (r *run) talk(ctx context.Context, images []jsonrpc.ContentBlock, prompting
 	if len(images) > 0 && !init.AgentCapabilities.PromptCapabilities.Image {
 		return "", fmt.Errorf("%s takes no pictures: leave --image out", r.opts.Agent)
 	}
-	var session jsonrpc.NewSessionResult
-	err = r.peer.Call(starting, jsonrpc.MethodSessionNew, jsonrpc.NewSessionParams{Cwd: r.opts.Cwd, MCPServers: []jsonrpc.MCPServer{}}, &session)
+	session, err := r.open(starting, init)
 	if err != nil {
-		return "", r.explain(starting, "session/new", err, init.AuthMethods)
-	}
-	if session.SessionID == "" {
-		return "", errors.New("the agent's answer to session/new has no sessionId")
+		return "", err
 	}
 	r.mu.Lock()
-	r.session = session.SessionID
+	r.session = session
 	r.mu.Unlock()
-	r.screen.emit(event{Event: evStart, Agent: r.opts.Agent, Run: r.opts.Run, Session: session.SessionID, Cwd: r.opts.Cwd})
+	r.screen.emit(event{Event: evStart, Agent: r.opts.Agent, Run: r.opts.Run, Session: session, Cwd: r.opts.Cwd})
 	prompt := images
 	if r.opts.Prompt != "" {
 		prompt = append(prompt, jsonrpc.Text(r.opts.Prompt))
 	}
 	close(prompting)
 	var result jsonrpc.PromptResult
-	err = r.peer.Call(ctx, jsonrpc.MethodSessionPrompt, jsonrpc.PromptParams{SessionID: session.SessionID, Prompt: prompt}, &result)
+	err = r.peer.Call(ctx, jsonrpc.MethodSessionPrompt, jsonrpc.PromptParams{SessionID: session, Prompt: prompt}, &result)
 	if err != nil {
 		return "", r.explain(ctx, "the prompt", err, init.AuthMethods)
 	}
 	return result.StopReason, nil
+}
+
+// open begins a session, or takes up the one that goes on, and gives the agent's id of it. What an agent tells again of
+// that one is not shown.
+func (r *run) open(ctx context.Context, init jsonrpc.InitializeResult) (string, error) {
+	if r.opts.Session == "" {
+		var session jsonrpc.NewSessionResult
+		err := r.peer.Call(ctx, jsonrpc.MethodSessionNew, jsonrpc.NewSessionParams{Cwd: r.opts.Cwd, MCPServers: []jsonrpc.MCPServer{}}, &session)
+		if err != nil {
+			return "", r.explain(ctx, "session/new", err, init.AuthMethods)
+		}
+		if session.SessionID == "" {
+			return "", errors.New("the agent's answer to session/new has no sessionId")
+		}
+		return session.SessionID, nil
+	}
+	method := jsonrpc.MethodSessionLoad
+	if !init.AgentCapabilities.LoadSession {
+		if method = jsonrpc.MethodSessionResume; init.AgentCapabilities.SessionCapabilities.Resume == nil {
+			return "", fmt.Errorf("%s can go on with no earlier session: leave --continue out", r.opts.Agent)
+		}
+	}
+	params := jsonrpc.LoadSessionParams{SessionID: r.opts.Session, Cwd: r.opts.Cwd, MCPServers: []jsonrpc.MCPServer{}}
+	if err := r.peer.Call(ctx, method, params, nil); err != nil {
+		return "", r.explain(ctx, method, err, init.AuthMethods)
+	}
+	return r.opts.Session, nil
 }
 
 // watchInterrupts turns the first Ctrl-C into session/cancel and the second, or silence after the first, into the end.

@@ -72,6 +72,8 @@ func (p *textPrinter) print(e event) error {
 		}()
 	}
 	switch e.Event {
+	case evPrompt:
+		p.line(p.style(styleAccent, "›") + " " + strings.ReplaceAll(strings.TrimSpace(Text(e.Text)), "\n", "\n  "))
 	case evText:
 		p.piece(Text(e.Text), false)
 	case evThought:

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/handlerd/handler/cmd/handler/internal/runner"
+	"github.com/handlerd/handler/handlerd/api/client"
+	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/fault"
+)
+
+func newSessions(u *ui) *cobra.Command {
+	cmd := group("sessions", "List, read and remove conversations with agents", newSessionsList(u), newSessionsShow(u), newSessionsRm(u))
+	cmd.Long = `Every conversation with an agent is kept, whoever its client is: an editor, handler run or the page. It outlives its run,
+and goes on in another where the agent can take it up again: handler run AGENT PROMPT --continue.
+
+An id is accepted by its unique beginning.`
+	cmd.Example = "  handler sessions\n  handler sessions show k3f9\n  handler attach k3f9"
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return u.listSessions(cmd.Context(), client.SessionFilter{Limit: 30})
+	}
+	return cmd
+}
+
+func newSessionsList(u *ui) *cobra.Command {
+	f := client.SessionFilter{}
+	cmd := &cobra.Command{
+		Use: "list", Short: "List sessions, the last used first", Args: usageArgs(cobra.NoArgs),
+		Example: "  handler sessions list --agent web\n  handler sessions list --query \"failing test\"\n  handler sessions list --live --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := u.knowAgent(f.Agent); err != nil {
+				return err
+			}
+			return u.listSessions(cmd.Context(), f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.Agent, "agent", "", "only those of this agent")
+	fl.StringVar(&f.Query, "query", "", "only those with this in their title, agent, folder or one of their prompts")
+	fl.BoolVar(&f.Live, "live", false, "only those that are open in a run")
+	fl.IntVar(&f.Limit, "limit", 30, "how many, at most 500")
+	return cmd
+}
+
+func (u *ui) listSessions(ctx context.Context, f client.SessionFilter) error {
+	c, d, err := u.connect(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := c.Sessions(ctx, f)
+	if err != nil {
+		return err
+	}
+	return u.result(list, func(w io.Writer) error {
+		if len(list) == 0 {
+			_, err := fmt.Fprintln(w, "no sessions")
+			return err
+		}
+		rows := [][]string{{"ID", "AGENT", "STATE", "USED", "FOLDER", "TITLE"}}
+		for _, s := range list {
+			rows = append(rows, []string{s.ID, s.Agent, sessionState(s), ago(s.Updated), tilde(s.Cwd, d.Home), runner.Fit(plain(s.Title), 60)})
+		}
+		return table(w, rows)
+	})
+}
+
+// sessionState says in a word or two what a session is doing.
+func sessionState(s types.Session) string {
+	switch {
+	case s.Run != "":
+		return s.Turn + " in " + s.Run
+	case s.Continues != "":
+		return "can go on"
+	}
+	return "ended"
+}
+
+func newSessionsShow(u *ui) *cobra.Command {
+	return &cobra.Command{
+		Use: "show SESSION", Short: "Print a conversation as it was", Args: usageArgs(cobra.ExactArgs(1)),
+		Long:    "Prints a conversation as handler run prints it. With --json it prints the events, one a line, as the API gives them.",
+		Example: "  handler sessions show k3f9\n  handler sessions show k3f9 --json | jq -r 'select(.kind == \"prompt\")'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return u.showSession(cmd.Context(), args[0], 0, false)
+		},
+	}
+}
+
+func newAttach(u *ui) *cobra.Command {
+	return &cobra.Command{
+		Use: "attach SESSION", Short: "Follow a live session, whoever its client is", Args: usageArgs(cobra.ExactArgs(1)),
+		Long: `Prints the last turn of a session and what comes after, until the session ends or you press Ctrl-C, which ends
+nothing but this. Handler's own questions meanwhile: handler approvals.`,
+		Example: "  handler attach k3f9\n  handler sessions list --live",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, _, err := u.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			s, err := c.Session(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if s.Run == "" {
+				return fault.New(fault.Failed, "read it: handler sessions show "+s.ID, "session %s is not live", s.ID)
+			}
+			last := int64(1)
+			err = c.SessionEvents(cmd.Context(), s.ID, 0, false, func(e types.Event) error {
+				if e.Kind == types.EventPrompt {
+					last = e.Seq
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			return u.showSession(cmd.Context(), s.ID, last-1, true)
+		},
+	}
+}
+
+var errSessionEnded = errors.New("the session has ended")
+
+// showSession prints the events of a session with numbers above after, and with follow those that come until it ends.
+func (u *ui) showSession(ctx context.Context, id string, after int64, follow bool) error {
+	c, d, err := u.connect(ctx)
+	if err != nil {
+		return err
+	}
+	v := runner.NewViewer(runner.Options{Stdout: u.out, Stderr: u.errout, Color: u.color(u.out), Width: width(u.out), Home: d.Home})
+	err = c.SessionEvents(ctx, id, after, follow, func(e types.Event) error {
+		if u.json {
+			if err := writeJSONLine(u.out, e); err != nil {
+				return err
+			}
+		} else if err := v.Print(e); err != nil {
+			return err
+		}
+		if follow && e.Kind == types.EventRun {
+			// It may be open in another run already.
+			if s, err := c.Session(ctx, id); err != nil || s.Run == "" && s.Events == e.Seq {
+				return errSessionEnded
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errSessionEnded) || follow && ctx.Err() != nil {
+		err = nil
+	}
+	return errors.Join(err, v.End())
+}
+
+func newSessionsRm(u *ui) *cobra.Command {
+	return &cobra.Command{
+		Use: "rm SESSION…", Short: "Remove sessions with their events and artifacts", Args: usageArgs(cobra.MinimumNArgs(1)),
+		Long: `Removes what Handler keeps of conversations: their events and the artifacts that they made. What the agent keeps of
+them in its own state stays. One that is live in somebody's run is not removed.`,
+		Example: "  handler sessions rm k3f9 t0xs",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, _, err := u.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, id := range args {
+				if err := c.RemoveSession(cmd.Context(), id); err != nil {
+					return err
+				}
+			}
+			return u.result(map[string]int{"removed": len(args)}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "removed %s\n", plural(len(args), "session"))
+				return err
+			})
+		},
+	}
+}
+
+// last stands for the last session of an agent and a folder where one can be named.
+const lastSession = "last"
+
+// continued finds the session that goes on: the one whose id begins with named, or with "last" the last of an agent in a
+// folder.
+func (u *ui) continued(ctx context.Context, c *client.Client, agent, cwd, named string) (types.Session, error) {
+	var s types.Session
+	if named == lastSession {
+		if resolved, err := filepath.EvalSymlinks(cwd); err == nil {
+			cwd = resolved
+		}
+		list, err := c.Sessions(ctx, client.SessionFilter{Agent: agent, Cwd: cwd, Limit: 1})
+		if err != nil {
+			return s, err
+		}
+		if len(list) == 0 {
+			return s, fault.New(fault.NotFound, "name one of handler sessions list --agent "+agent+": --continue=SESSION", "agent %s has no session in %s", agent, cwd)
+		}
+		s = list[0]
+	} else {
+		var err error
+		if s, err = c.Session(ctx, named); err != nil {
+			return s, err
+		}
+	}
+	switch {
+	case s.Agent != agent:
+		return s, fault.New(fault.Usage, "handler run "+s.Agent+" PROMPT… --continue="+s.ID, "session %s is one of agent %s", s.ID, s.Agent)
+	case s.Run != "":
+		return s, fault.New(fault.Refused, "follow it: handler attach "+s.ID+"; or end its run: handler kill "+s.Run, "session %s is live in run %s", s.ID, s.Run)
+	case s.Continues == "":
+		return s, fault.New(fault.Refused, "begin another: leave --continue out; read this one: handler sessions show "+s.ID,
+			"agent %s (%s) cannot take up a session again: it has neither session/load nor session/resume", s.Agent, s.Harness)
+	}
+	return s, nil
+}
+
+// sessionIDs are the sessions that are kept, the last used first.
+func (u *ui) sessionIDs(f client.SessionFilter) completer {
+	return func(ctx context.Context) []string {
+		c, _, ok := u.daemon()
+		if !ok {
+			return nil
+		}
+		list, err := c.Sessions(ctx, f)
+		if err != nil {
+			return nil
+		}
+		var names []string
+		for _, s := range list {
+			names = append(names, s.ID+"\t"+s.Agent+", "+ago(s.Updated)+": "+runner.Fit(plain(s.Title), 50))
+		}
+		return names
+	}
+}
