@@ -357,6 +357,7 @@ func TestActions(t *testing.T) {
 	g := newGuarded(t)
 	g.answer = func(browser.Question) bool { return true }
 	page(g.web, "all.example.org/{$}", `<button onclick="say('clicked')" ondblclick="say('twice')" onmouseenter="say('over')">Press</button>
+		<div style="height:20px;overflow:auto" onkeydown="say('scroller ' + event.key)"><p style="height:300px">Long</p></div><button>Between</button>
 		<label>Slow <input onkeydown="say('key ' + event.key)"></label><label>Fast <textarea></textarea></label>
 		<form onsubmit="say('sent ' + this.q.value); return false"><label>Query <input name=q></label></form>
 		<label><input type=checkbox>Agree</label><label>Size <select><option>small<option>large</select></label>
@@ -400,6 +401,12 @@ func TestActions(t *testing.T) {
 	g.must("browser_snapshot", nil)
 	g.must("browser_press_key", map[string]any{"key": "z"})
 	find(t, g.must("browser_snapshot", nil), "(key z;)")
+	for range 2 { // to what scrolls, which takes keys too
+		g.must("browser_press_key", map[string]any{"key": "Shift+Tab"})
+		g.must("browser_snapshot", nil)
+	}
+	g.must("browser_press_key", map[string]any{"key": "j"})
+	find(t, g.must("browser_snapshot", nil), "(scroller j;)")
 	if text, failed := g.act("browser_click", `button "Ask"`, nil); failed || !strings.Contains(text, "Sure?") {
 		t.Fatal(text)
 	}
