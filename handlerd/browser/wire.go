@@ -21,6 +21,7 @@ const (
 	wireWrite = 10 * time.Second // for it to take one message
 	wireLeave = time.Second      // to finish a message whose caller has gone
 	wireNoise = 100              // lines that are no messages
+	wireParts = 100_000          // values of one message: in memory each is many times what it is in text
 )
 
 // A wireError is why we ended the connection ourselves.
@@ -163,12 +164,33 @@ func (w *wire) read() error {
 		if len(line) == 0 {
 			continue
 		}
+		if intricate(line) {
+			return &wireError{"playwright-mcp gave a message of too many parts"}
+		}
 		if !w.take(line) {
 			if noise++; noise > wireNoise {
 				return &wireError{"playwright-mcp writes what is no message"}
 			}
 		}
 	}
+}
+
+// intricate says whether a message has more than wireParts values.
+func intricate(line []byte) bool {
+	n := 0
+	for i := 0; i < len(line); i++ {
+		switch line[i] {
+		case '"':
+			for i++; i < len(line) && line[i] != '"'; i++ {
+				if line[i] == '\\' {
+					i++
+				}
+			}
+		case '[', '{', ',':
+			n++
+		}
+	}
+	return n > wireParts
 }
 
 // take passes one message on; false if it is none.
