@@ -185,7 +185,7 @@ func TestGuardedTrouble(t *testing.T) {
 	}
 
 	g.must("browser_navigate", map[string]any{"url": "http://windows.example.org/"})
-	text, failed := g.act("browser_click", `button "All"`, nil) // it may take too long, and say so
+	text, _ := g.act("browser_click", `button "All"`, nil) // it may take too long, and say so
 	list := g.must("browser_tabs", map[string]any{"action": "list"})
 	if n := strings.Count(list, "example.org/"); n > browser.DefaultTabs+1 || !strings.Contains(text+list, "those were closed") {
 		t.Errorf("after a hundred windows: %s\n%s", text, list)
@@ -215,7 +215,7 @@ func TestGuardedTrouble(t *testing.T) {
 			}
 		}
 	})
-	text, failed = g.call("browser_wait_for", map[string]any{"time": 20})
+	text, failed := g.call("browser_wait_for", map[string]any{"time": 20})
 	if !failed || !strings.Contains(text, "refused by F.8: the browser is gone") || !strings.Contains(text, "is not known") {
 		t.Errorf("killed: %s", text)
 	}
