@@ -171,3 +171,18 @@ func TestTenThousand(t *testing.T) {
 		t.Errorf("reading them took %v", read)
 	}
 }
+
+// BenchmarkShorten is what a long line costs the relay that carries it: its picture or its text is left out without a copy.
+func BenchmarkShorten(b *testing.B) {
+	for kind, fill := range map[string]string{"picture": `"data":"` + strings.Repeat("iVBORw0KGgoAAAANSUhEUgAA", 20<<20/24), "source": `"text":"` + strings.Repeat(`func f() {\n\treturn \"x\"\n}\n`, 20<<20/29)} {
+		line := []byte(`{"sessionUpdate":"tool_call_update","content":[{"type":"content","content":{` + fill + `"}}]}`)
+		b.Run(kind, func(b *testing.B) {
+			b.SetBytes(int64(len(line)))
+			for b.Loop() {
+				if got := Shorten(line, MaxEventBytes); len(got) > MaxEventBytes {
+					b.Fatal(len(got))
+				}
+			}
+		})
+	}
+}

@@ -21,7 +21,7 @@ func Shorten(raw []byte, limit int) []byte {
 	if len(raw) <= maxData {
 		return raw
 	}
-	for most := limit; most >= 64; most /= 4 {
+	for most := limit * 3 / 4; most >= 64; most /= 4 {
 		w := shortener{in: raw, out: make([]byte, 0, min(len(raw), limit)+64), strings: most, limit: limit}
 		if end, ok := w.value(rawjson.Space(raw, 0), 0); ok && end <= len(raw) {
 			if !w.cut {
@@ -53,10 +53,7 @@ func (w *shortener) value(i, depth int) (int, bool) {
 	case '"':
 		return w.text(i)
 	}
-	end, err := rawjson.Skip(w.in, i)
-	if err != nil {
-		return i, false
-	}
+	end := rawjson.End(w.in, i)
 	w.out = append(w.out, w.in[i:end]...)
 	return end, len(w.out) <= w.limit
 }
@@ -73,10 +70,7 @@ func (w *shortener) group(i, depth int) (int, bool) {
 		}
 		name := w.name
 		if object {
-			end, err := rawjson.Skip(w.in, i)
-			if err != nil {
-				return i, false
-			}
+			end := rawjson.End(w.in, i)
 			name = string(w.in[i:end])
 			w.out = append(append(w.out, w.in[i:end]...), ':')
 			i = rawjson.Space(w.in, end)
@@ -103,10 +97,7 @@ func (w *shortener) group(i, depth int) (int, bool) {
 
 // text copies a string, or its beginning.
 func (w *shortener) text(i int) (int, bool) {
-	end, err := rawjson.Skip(w.in, i)
-	if err != nil {
-		return i, false
-	}
+	end := rawjson.End(w.in, i)
 	n := end - i - 2
 	switch {
 	case (w.name == `"data"` || w.name == `"blob"`) && n > maxData && plainBase64(w.in[i+1:end-1]):
