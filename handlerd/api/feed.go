@@ -1,7 +1,9 @@
 package api
 
 import (
+	"context"
 	"net/http"
+	"sync"
 
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/fault"
@@ -18,8 +20,13 @@ func (s *Server) routeFeed(mux *http.ServeMux) {
 // when nothing will be missed: who shows lists asks for them then.
 func (s *Server) feed(w http.ResponseWriter, r *http.Request) {
 	for key := range r.URL.Query() {
-		s.fail(w, fault.New(fault.Usage, "", "the query's %.40q is not what %s takes", key, r.URL.Path))
-		return
+		if key != "watch" {
+			s.fail(w, fault.New(fault.Usage, "", "the query's %.40q is not what %s takes", key, r.URL.Path))
+			return
+		}
+	}
+	if r.URL.Query().Get("watch") == "1" {
+		defer s.beThere(r.Context())()
 	}
 	out := newEvents(w, acceptsEvents(r))
 	end := func() {}
@@ -33,5 +40,32 @@ func (s *Server) feed(w http.ResponseWriter, r *http.Request) {
 	})
 	if err != nil && !out.begun {
 		s.fail(w, err)
+	}
+}
+
+// beThere makes whoever follows the feed count as somebody who is there to be asked, until what it gives is called. What
+// it is asked comes with the feed. Where too many are there already, it is shown the questions all the same.
+func (s *Server) beThere(ctx context.Context) (end func()) {
+	if s.opts.Approvals == nil {
+		return func() {}
+	}
+	watcher, err := s.opts.Approvals.Watch("")
+	if err != nil {
+		s.log.Debug("a page does not count as somebody who is there", "error", err)
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			if _, err := watcher.Next(ctx); err != nil {
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+		watcher.Close()
 	}
 }

@@ -99,6 +99,7 @@ func sessionOperations() map[string]operation {
 		},
 		"GET " + types.PathFeed: {
 			says: "What changes in the lists of sessions, runs, approvals and agents, as lines or server-sent events", gives: types.Change{}, stream: true,
+			query: []string{"watch 1: and be there to be asked for as long"},
 		},
 		"POST " + types.PathSessions:    {says: "Begin a session whose client is handlerd, in a run of its own", takes: types.NewSession{}, gives: types.Session{}},
 		"POST " + session + "/prompt":   {says: "Begin a turn; answered once the prompt is written down, what the agent says comes as events", takes: types.Prompt{}, gives: types.PromptTaken{}},

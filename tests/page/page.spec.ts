@@ -1,7 +1,6 @@
 // The page of a real daemon in a real Chromium, as a person uses it: from the one-time link to a saved file.
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
-import { createServer, type Server } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -43,7 +42,8 @@ test.beforeAll(async ({ browser }) => {
 test.afterAll(async () => {
   await context?.close();
   try {
-    run("agent", "rm", agent, "--yes");
+    for (const r of JSON.parse(run("ps", "--json")) as { id: string; agent: string }[]) if (r.agent === agent) run("kill", r.id);
+    run("agent", "rm", agent);
   } catch {
     // a test that failed early has made none
   }
@@ -61,7 +61,7 @@ async function axe(): Promise<void> {
   expect(serious.map((v) => `${v.id}: ${v.help}: ${v.nodes.map((n) => n.html.slice(0, 200)).join(" | ")}`)).toEqual([]);
 }
 
-const log = () => page.getByRole("feed", { name: "Conversation" });
+const log = () => page.getByRole("region", { name: "Conversation" });
 const composer = () => page.getByRole("textbox", { name: /^Message to/ });
 
 async function say(text: string): Promise<void> {
@@ -115,28 +115,181 @@ test("an agent is made, with its display and network, and the file is shown as i
   expect(run("agent", "show", agent)).toContain("allowed.example:8080");
 });
 
+// answerAll allows what the agent asks for, until its turn ends.
+async function answerAll(turns: number): Promise<void> {
+  const allow = log().locator("[data-card] [data-allow]:enabled").first();
+  const ended = log().locator(".turn").filter({ hasText: /^done/ });
+  await expect(async () => {
+    if (await allow.isVisible()) await allow.click({ timeout: 1_000 }).catch(() => {});
+    expect(await ended.count()).toBeGreaterThanOrEqual(turns);
+  }).toPass({ timeout: 90_000, intervals: [200] });
+}
+
 test("a session answers, its tools run and their pictures are seen", async () => {
   await page.getByLabel("Agent", { exact: true }).selectOption(agent);
   await page.getByLabel("Folder", { exact: true }).fill(folder);
-  await page.getByLabel(/First message/).fill("run python3 -m http.server 8123 >/dev/null 2>&1 &\nopen http://127.0.0.1:8123/\nscreenshot\nsay **done** <script>alert(1)</script>");
+  await page.getByLabel(/First message/).fill("run python3 -m http.server 8123 >/dev/null 2>&1 &\nopen http://127.0.0.1:8123/\nscreenshot\nsay it is **done** <script>alert(1)</script> ![x](https://evil.example/leak)");
   await page.getByRole("button", { name: "Start" }).click();
-  await answerAll();
-  await expect(log().locator("img").first()).toBeVisible();
+  await expect(log().getByRole("article", { name: "You said" })).toContainText("http.server");
+  await expect(page).toHaveTitle(/^\(1\)/); // it asks before it acts
+  await axe();
+  await answerAll(1);
+  await expect(page).toHaveTitle(/^(?!\()/);
+  await expect(log().locator(".shot img").first()).toBeVisible();
   const broken = await log().locator("img").evaluateAll((l) => (l as HTMLImageElement[]).filter((i) => !i.complete || i.naturalWidth === 0).length);
   expect(broken).toBe(0);
+  await expect(log().locator("strong", { hasText: "done" })).toBeVisible();
+  expect(await log().locator("script").count()).toBe(0);
   await picture("session");
+});
+
+test("a picture opens large, and the file can be had by range", async () => {
+  await log().locator(".shot").first().click();
+  await expect(page.getByRole("dialog").locator("img")).toBeVisible();
+  await page.keyboard.press("Escape");
+  await expect(page.getByRole("dialog")).toHaveCount(0);
+  await page.getByRole("tab", { name: "Files" }).click();
+  const row = page.getByRole("tabpanel").locator(".artifact-row").first();
+  await expect(row).toBeVisible();
+  const href = await row.getByRole("link", { name: /Download/ }).getAttribute("href");
+  const part = await page.evaluate(async (url) => {
+    const r = await fetch(url!, { headers: { Range: "bytes=0-7" } });
+    return { status: r.status, range: r.headers.get("content-range"), bytes: [...new Uint8Array(await r.arrayBuffer())] };
+  }, href);
+  expect(part.status).toBe(206);
+  expect(part.range).toMatch(/^bytes 0-7\/\d+$/);
+  expect(part.bytes).toEqual([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
+  const [download] = await Promise.all([page.waitForEvent("download"), row.getByRole("link", { name: /Download/ }).click()]);
+  expect(download.suggestedFilename()).toMatch(/\.png$/);
+});
+
+test("a host that no rule names is asked about, refused by the keyboard, and allowed once", async () => {
+  const asked = page.locator(".log [data-card]").filter({ hasText: "Handler asks" });
+  const own = log().locator("[data-card] [data-allow]:enabled");
+  await say("fetch http://unknown.example:8080/one");
+  await expect(async () => {
+    if (!(await asked.isVisible()) && (await own.first().isVisible())) await own.first().click({ timeout: 1_000 }).catch(() => {});
+    await expect(asked).toBeVisible({ timeout: 500 });
+  }).toPass({ timeout: 60_000 });
+  await expect(page.locator(".pinned")).toContainText("unknown.example:8080");
+  await expect(page).toHaveTitle(/^\(1\)/);
+  await picture("approval");
+  await page.locator("#main").focus();
+  await page.keyboard.press("j");
+  await expect(asked).toBeFocused();
+  await page.waitForTimeout(500); // a card that has just come takes no answer
+  await page.keyboard.press("r");
+  await expect(asked).toHaveCount(0);
+  await answerAll(2);
+  await page.getByRole("tab", { name: "Network" }).click();
+  const refused = page.getByRole("tabpanel").locator(".verdict.no").filter({ hasText: "unknown.example:8080" }).first();
+  await refused.getByRole("button", { name: "Allow once" }).click();
+  await expect(refused).toContainText("allowed once");
+  await picture("network");
+  await say("fetch http://unknown.example:8080/two");
+  await answerAll(3); // nothing of Handler's waits for an answer this time
+  await expect(page.getByRole("tabpanel").locator(".verdict").first()).toBeVisible();
   await axe();
 });
 
-// answerAll allows what the demo agent asks for, until its turn ends.
-async function answerAll(): Promise<void> {
-  const allow = log().locator("[data-card] [data-allow]").first();
-  const end = page.getByRole("status", { name: "" }).filter({ hasText: /turn ended/ });
-  for (let i = 0; i < 20; i++) {
-    await expect(allow.or(log().locator(".turn").filter({ hasText: /^done/ }).last())).toBeVisible({ timeout: 60_000 });
-    if (!(await allow.isVisible())) return;
-    await page.waitForTimeout(450); // a card that has just come takes no click
-    await allow.click();
+test("what is typed is kept over a reload, and nothing comes twice", async () => {
+  await composer().fill("a thought that is not sent yet");
+  await page.reload();
+  await expect(composer()).toHaveValue("a thought that is not sent yet");
+  await composer().fill("");
+  await expect(log().locator(".turn").filter({ hasText: /^done/ })).toHaveCount(3);
+});
+
+test("too much is refused with what to do, before it is read", async () => {
+  await composer().focus();
+  await page.evaluate(() => {
+    const data = new DataTransfer();
+    data.setData("text/plain", "x".repeat(50_000_000));
+    document.activeElement!.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+  });
+  await expect(page.locator(".problem[role=alert]")).toContainText("50 MB");
+  await expect(composer()).toHaveValue("");
+  await page.getByRole("button", { name: "Understood" }).click();
+});
+
+test("a turn is stopped", async () => {
+  await say("wait 60 seconds");
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
+  await expect(log().locator(".turn").filter({ hasText: /^stopped/ })).toBeVisible();
+});
+
+test("the palette goes anywhere, and J and K move", async () => {
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: "Go to" }).fill("doc");
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("heading", { name: "Doctor" })).toBeVisible();
+  await expect(page.locator(".findings li").first()).toBeVisible();
+  await page.locator("main").focus();
+  await page.keyboard.press("j");
+  await expect(page.locator(".findings li").first()).toBeFocused();
+  await picture("doctor");
+  await axe();
+  await page.keyboard.press("Escape");
+});
+
+test("the other views are whole", async () => {
+  for (const [hash, name] of [["#/s", "Sessions"], ["#/agents", "Agents"], ["#/artifacts", "Artifacts"], ["#/network", "Network"], ["#/images", "Images"], ["#/approvals", "Needs you"]] as const) {
+    await page.goto(origin + "/" + hash);
+    await expect(page.getByRole("heading", { name, level: 1 })).toBeVisible();
+    await expect(page.locator(".skeleton")).toHaveCount(0);
+    await expect(page.locator(".failure")).toHaveCount(0);
+    await axe();
   }
-  await end.isVisible();
-}
+});
+
+test("at 360 px and in the dark it is all there", async () => {
+  await page.setViewportSize({ width: 360, height: 740 });
+  await page.emulateMedia({ colorScheme: "dark" });
+  await page.goto(origin + "/#/s");
+  await page.locator(".session-row a").first().click();
+  await expect(log().locator(".column").first()).toBeVisible();
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(360);
+  await axe();
+  await picture("narrow");
+  await page.goto(origin + "/#/agents/of/" + agent);
+  await expect(page.getByLabel("Harness")).toBeVisible();
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(360);
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await page.goto(origin + "/#/s");
+  await page.locator(".session-row a").first().click();
+  await expect(log().locator(".column").first()).toBeVisible();
+  await axe();
+  await picture("dark");
+  await page.emulateMedia({ colorScheme: "light" });
+});
+
+test("a session of a terminal is watched live", async () => {
+  const child = spawn(handler, ["run", agent, "--yes", "say hello from a terminal then wait 3 seconds"], { cwd: folder, stdio: "ignore" });
+  await page.goto(origin + "/#/s");
+  await page.locator(".session-row a", { hasText: "terminal" }).first().click();
+  await expect(log()).toContainText("hello from a terminal");
+  await new Promise((done) => child.once("exit", done));
+  await expect(page.getByRole("button", { name: "Continue" })).toBeVisible();
+});
+
+test("a session that has ended is continued, renamed and deleted", async () => {
+  await page.getByRole("button", { name: "Continue" }).click();
+  await expect(composer()).toBeVisible({ timeout: 60_000 });
+  await say("say back again");
+  await expect(log().getByRole("article", { name: new RegExp(`${agent} says`) }).last()).toContainText("back again");
+  await page.getByLabel("More about this session").click();
+  await page.getByRole("button", { name: "Rename" }).click();
+  await page.getByLabel("Title").fill("Named by a person");
+  await page.getByRole("dialog").getByRole("button", { name: "Rename" }).click();
+  await expect(page.getByRole("heading", { name: "Named by a person" })).toBeVisible();
+  await page.getByLabel("More about this session").click();
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await expect(page.getByRole("heading", { name: "Sessions", level: 1 })).toBeVisible();
+  await expect(page.getByText("Named by a person")).toHaveCount(0);
+});
+
+test("nothing was asked of another host, and the browser complained of nothing", () => {
+  expect(foreign).toEqual([]);
+  expect(problems).toEqual([]);
+});

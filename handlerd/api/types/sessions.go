@@ -17,7 +17,8 @@ const (
 	// Prompt: PromptTaken), cancel (POST), answer (POST QuestionAnswer), option (POST SessionOption), title (POST
 	// SessionTitle), continue (POST ContinueSession: Session), end (POST: ends the run, keeps the session).
 	PathSessions = "/v1/sessions"
-	// PathFeed: GET gives server-sent events of Change: what is new in the lists, for whoever shows them.
+	// PathFeed: GET gives server-sent events of Change: what is new in the lists, for whoever shows them. With watch=1
+	// somebody counts as being there to be asked (PathApprovals) for as long.
 	PathFeed = "/v1/feed"
 )
 

@@ -79,6 +79,15 @@ export async function refresh(): Promise<void> {
   }
 }
 
+// readRun asks for a run's own numbers, which the feed does not tell.
+export async function readRun(id: string): Promise<void> {
+  try {
+    put(runs, id, await get<Run>(`/v1/runs/${encodeURIComponent(id)}`));
+  } catch {
+    // it has ended, which the feed says
+  }
+}
+
 // apply takes one change of the feed.
 export function apply(c: Change): void {
   if (c.session) {
@@ -129,7 +138,7 @@ async function enter(): Promise<void> {
   }
   void loadAgents();
   feed ??= new Stream({
-    url: () => "/api/v1/feed",
+    url: () => "/api/v1/feed?watch=1",
     take: (data) => {
       apply(JSON.parse(data) as Change);
       return 0;

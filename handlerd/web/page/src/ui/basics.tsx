@@ -54,6 +54,10 @@ export function Failure({ err, retry, title }: { err: unknown; retry?: () => voi
 
 // Remedy shows what to do; the command in it can be copied.
 export function Remedy({ text }: { text: string }) {
+  return <>{text.split(/ — (?=or\b)|\n/).map((t, i) => <Way key={i} text={t} />)}</>;
+}
+
+function Way({ text }: { text: string }) {
   const command = /(?:^|: )((?:sudo )?(?:handler|systemctl|apt|podman|make|export|loginctl|usermod)\b[^\n]*)$/.exec(text)?.[1];
   if (!command) return <p class="remedy">{text}</p>;
   const before = text.slice(0, text.length - command.length).replace(/:\s*$/, "");

@@ -63,7 +63,7 @@ export const Tool = memo(function Tool({ call }: { call: ToolCall }) {
 });
 
 // shotsOf gives a call's pictures, those that are kept as artifacts too once.
-function shotsOf(call: ToolCall) {
+export function shotsOf(call: ToolCall) {
   const out = [...call.pictures];
   for (const a of call.artifacts) {
     if (isPicture(a.type) && !out.some((p) => p.key === a.id || p.bytes === a.bytes)) {

@@ -4,6 +4,7 @@ import type { Followed } from "../session.ts";
 import { runs } from "../state.ts";
 import { Empty } from "../ui/basics.tsx";
 import { Shot } from "../ui/artifact.tsx";
+import { shotsOf } from "../ui/tool.tsx";
 import type { Picture } from "../model/pictures.ts";
 
 // Browser shows that of s.
@@ -29,7 +30,8 @@ function lastPicture(followed: Followed): Picture | null {
   const items = followed.conversation.items;
   for (let i = items.length - 1; i >= 0; i--) {
     const item = items[i]!;
-    if (item.kind === "tool" && item.call.pictures.length > 0) return item.call.pictures[item.call.pictures.length - 1]!;
+    const shots = item.kind === "tool" ? shotsOf(item.call) : [];
+    if (shots.length > 0) return shots[shots.length - 1]!;
   }
   return null;
 }

@@ -54,7 +54,7 @@ export function Log({ followed, s, working }: { followed: Followed; s: Session; 
 
   const last = items.length - 1;
   return (
-    <div class="log" ref={box} role="feed" aria-label="Conversation" aria-busy={working}>
+    <div class="log" ref={box} role="region" aria-label="Conversation" aria-busy={working}>
       <VList ref={list as never /* virtua's types are React's */} className="scroller" data={[...items, tail]} onScroll={scrolled} onResize={resized} tabIndex={0}>
         {(item: Item | typeof tail, i: number) => item.kind === "tail"
           ? <div key="tail" class="column tail">{working ? <p class="working" role="status"><i aria-hidden="true" /><i aria-hidden="true" /><i aria-hidden="true" /><span class="sr">{s.agent} is working</span></p> : null}</div>

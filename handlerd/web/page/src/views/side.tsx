@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import type { Session } from "../lib/types.ts";
 import type { Followed } from "../session.ts";
 import { bytes, lasting } from "../model/words.ts";
-import { approvalsOf, now, runs } from "../state.ts";
+import { approvalsOf, now, readRun, runs } from "../state.ts";
 import { Empty, Icon } from "../ui/basics.tsx";
 import { ApprovalCard, QuestionCard } from "../ui/cards.tsx";
 import { ArtifactRow } from "./artifacts.tsx";
@@ -92,6 +92,15 @@ function Files({ s, followed }: { s: Session; followed: Followed }) {
 // RunFacts says what the sandbox takes and may take.
 function RunFacts({ s }: { s: Session }) {
   const r = s.run ? runs.value.get(s.run) : undefined;
+  useEffect(() => {
+    if (!s.run) return;
+    const look = () => {
+      if (document.visibilityState === "visible") void readRun(s.run!);
+    };
+    look();
+    const t = setInterval(look, 4_000);
+    return () => clearInterval(t);
+  }, [s.run]);
   if (!r) return null;
   const bound = (v: string, max: number, text: (n: number) => string) => (max > 0 ? `${v} of ${text(max)}` : v);
   return (
