@@ -289,6 +289,7 @@ func TestPasswordsAreNotTyped(t *testing.T) {
 	page(g.web, "login.example.org/around", `<label>Name <input></label><div role=group aria-label=Around style="width:300px;padding:30px"><input type=password style="width:290px;height:60px"></div>`)
 	page(g.web, "steps.example.org/{$}", `<form action="/two"><label>Name <input name=n></label></form>`)
 	page(g.web, "steps.example.org/two", `<form><label>Password <input type=password autofocus></label></form>`)
+	page(g.web, "becomes.example.org/{$}", `<label>Word <input onfocus="this.type='password'"></label>`)
 	page(g.web, "closed.example.org/{$}", `<h1>Log in</h1><x-login></x-login><script>
 		const root = document.querySelector('x-login').attachShadow({ mode: 'closed', delegatesFocus: true });
 		root.innerHTML = '<input type=password>';
@@ -313,6 +314,20 @@ func TestPasswordsAreNotTyped(t *testing.T) {
 		}},
 		"the next page has the focus in its password field": {"http://steps.example.org/", func() {
 			g.act("browser_type", `textbox "Name"`, map[string]any{"text": "ada\nhunter2", "slowly": true})
+		}},
+		"it becomes one when it has the focus": {"http://becomes.example.org/", func() {
+			g.act("browser_type", `textbox "Word"`, map[string]any{"text": "hunter2"})
+			if got := g.passwords(); got != "" {
+				g.t.Errorf("filled in: %q", got)
+			}
+			g.must("browser_navigate", map[string]any{"url": "http://becomes.example.org/"})
+			g.act("browser_type", `textbox "Word"`, map[string]any{"text": "hunter2", "slowly": true})
+			if got := g.passwords(); got != "" {
+				g.t.Errorf("typed: %q", got)
+			}
+			g.must("browser_navigate", map[string]any{"url": "http://becomes.example.org/"})
+			target := find(t, g.must("browser_snapshot", nil), `textbox "Word"[^\n]*\[ref=(\w+)\]`)
+			g.call("browser_fill_form", map[string]any{"fields": []map[string]string{{"target": target, "name": "w", "type": "textbox", "value": "hunter2"}}})
 		}},
 		"dragged": {"http://login.example.org/", func() {
 			g.act("browser_type", `textbox "Name"`, map[string]any{"text": "hunter2"})

@@ -11,7 +11,8 @@ async (page) => {
     const inField = () => field.evaluate((e) => {
       const takes = e instanceof HTMLInputElement || e instanceof HTMLTextAreaElement || e instanceof HTMLElement && e.isContentEditable;
       const root = Node.prototype.getRootNode.call(e);
-      return takes && root.activeElement === e && Element.prototype.matches.call(e, ':focus');
+      const plain = ['', 'none', undefined].includes(getComputedStyle(e).webkitTextSecurity);
+      return takes && plain && root.activeElement === e && Element.prototype.matches.call(e, ':focus');
     }, null, { world: 'utility', ...patience });
     await field.focus(patience);
     for (const key of text) {
@@ -19,6 +20,13 @@ async (page) => {
         throw new Error('the focus is not in this field, or it is none that text is typed into: the rest was not typed');
       await page.keyboard.type(key);
     }
+  };
+  const fill = async (field, text) => {
+    // A field may become one for a password when it takes the focus.
+    await field.focus(patience);
+    if (await field.evaluate((e) => !['', 'none', undefined].includes(getComputedStyle(e).webkitTextSecurity), null, { world: 'utility', ...patience }))
+      throw new Error('it hides what it holds since it has the focus, as fields for passwords do: nothing was typed into it');
+    await field.fill(text, patience);
   };
   switch (arg.tool) {
     case 'browser_click': {
@@ -33,7 +41,7 @@ async (page) => {
       await at(does.startTarget).dragTo(at(does.endTarget), patience);
       break;
     case 'browser_type':
-      await (does.slowly ? typeKeys(at(does.target), does.text) : at(does.target).fill(does.text, patience));
+      await (does.slowly ? typeKeys(at(does.target), does.text) : fill(at(does.target), does.text));
       if (does.submit)
         await at(does.target).press('Enter', patience);
       break;
@@ -44,7 +52,7 @@ async (page) => {
         else if (type === 'combobox')
           await at(target).selectOption({ label: value }, patience);
         else
-          await at(target).fill(value, patience);
+          await fill(at(target), value);
       }
       break;
     case 'browser_select_option':
