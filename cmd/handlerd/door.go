@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"github.com/handlerd/handler/handlerd/web"
@@ -12,6 +13,13 @@ func (w *wired) wireDoor(busy func() func()) error {
 	w.door, err = web.New(web.Options{
 		State: w.dirs.Web(), Opened: w.dirs.WebOpened(),
 		Port: w.settings.Web.Port, Enabled: w.settings.Web.Enabled,
+		OpenPort: func(ctx context.Context, run string, port int, listener string) (web.Port, error) {
+			f, err := w.runs.Forward(ctx, run, port, listener)
+			if err != nil {
+				return nil, err // and no typed nil
+			}
+			return f, nil
+		},
 		Audit: w.audit.Append, Busy: busy, UID: os.Getuid(),
 		Version: version, User: os.Getenv("USER"), Home: w.dirs.Home,
 		Logger: w.log.With("part", "web"),

@@ -46,17 +46,20 @@ func daemonOperations() map[string]operation {
 func runOperations() map[string]operation {
 	run := types.PathRuns + "/{id}"
 	return map[string]operation{
-		"GET " + types.PathRuns:         {says: "The live runs", gives: []types.Run{}},
-		"POST " + types.PathRuns:        {says: "Start a run that lives as long as the connection", takes: types.RunRequest{}, upgrade: types.UpgradeACP + ": newline-delimited ACP"},
-		"GET " + run:                    {says: "One live run", gives: types.Run{}},
-		"DELETE " + run:                 {says: "End a run; answered when nothing of it is left"},
-		"GET " + run + "/log":           {says: "A run's log, also of one that has ended", gives: types.LogLine{}, stream: true, query: []string{follow}},
-		"GET " + run + "/rules":         {says: "The network rules that hold in a run", gives: []types.LiveRule{}},
-		"GET " + run + "/servers":       {says: "The MCP servers that are hosted for a run", gives: []types.Server{}},
-		"POST " + run + "/servers/stop": {says: "Stop one of them, or all", takes: types.StopServer{}, gives: []string{}},
-		"POST " + run + "/shell":        {says: "A command of the person's in a run; not reachable from the page", takes: types.ShellRequest{}, upgrade: types.UpgradeShell},
-		"POST " + run + "/forward":      {says: "Open a port of a run while the connection is there; not reachable from the page", takes: types.ForwardRequest{}, upgrade: types.UpgradeForward},
-		"POST " + run + "/dial":         {says: "Connect to such a port; not reachable from the page", takes: types.PortRequest{}, upgrade: types.UpgradeDial},
+		"GET " + types.PathRuns:                            {says: "The live runs", gives: []types.Run{}},
+		"POST " + types.PathRuns:                           {says: "Start a run that lives as long as the connection", takes: types.RunRequest{}, upgrade: types.UpgradeACP + ": newline-delimited ACP"},
+		"GET " + run:                                       {says: "One live run", gives: types.Run{}},
+		"DELETE " + run:                                    {says: "End a run; answered when nothing of it is left"},
+		"GET " + run + "/log":                              {says: "A run's log, also of one that has ended", gives: types.LogLine{}, stream: true, query: []string{follow}},
+		"GET " + run + "/rules":                            {says: "The network rules that hold in a run", gives: []types.LiveRule{}},
+		"GET " + run + "/servers":                          {says: "The MCP servers that are hosted for a run", gives: []types.Server{}},
+		"POST " + run + "/servers/stop":                    {says: "Stop one of them, or all", takes: types.StopServer{}, gives: []string{}},
+		"POST " + run + "/shell":                           {says: "A command of the person's in a run; not reachable from the page", takes: types.ShellRequest{}, upgrade: types.UpgradeShell},
+		"POST " + run + "/forward":                         {says: "Open a port of a run while the connection is there; not reachable from the page", takes: types.ForwardRequest{}, upgrade: types.UpgradeForward},
+		"POST " + run + "/dial":                            {says: "Connect to such a port; not reachable from the page", takes: types.PortRequest{}, upgrade: types.UpgradeDial},
+		"POST " + run + types.SubForwards:                  {says: "Show a port of the run's sandbox in the page, at an origin of its own", takes: types.PortRequest{}, gives: types.Forwarded{}},
+		"GET " + run + types.SubForwards:                   {says: "The ports of the run that the page shows", gives: []types.Forwarded{}},
+		"DELETE " + run + types.SubForwards + "/{forward}": {says: "Show one no more"},
 	}
 }
 

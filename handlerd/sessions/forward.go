@@ -106,6 +106,19 @@ func (p *ports) closePort(f *Forward) {
 	p.wg.Done()
 }
 
+// Run gives the id of the run and its agent.
+func (f *Forward) Run() (id, agent string) { return f.run.id, f.run.plan.Agent }
+
+// Dial connects to the port, for whoever opened it. The connection ends with the run. Errors are *fault.Fault.
+func (f *Forward) Dial(ctx context.Context) (net.Conn, error) {
+	conn, err := f.run.dial(ctx, f.port)
+	if err != nil {
+		return nil, err // and no typed nil
+	}
+	f.used.Add(1)
+	return conn, nil
+}
+
 // Serve keeps the port open until client, which says nothing, is closed or the run ends. It closes client.
 func (f *Forward) Serve(ctx context.Context, client net.Conn) error {
 	defer context.AfterFunc(ctx, func() { client.Close() })()

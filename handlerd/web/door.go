@@ -39,6 +39,8 @@ type Options struct {
 	Port    int
 	Enabled bool
 	Audit   func(audit.Record) error
+	// OpenPort opens a port of a run to its person, who listens for it on listener.
+	OpenPort func(ctx context.Context, run string, port int, listener string) (Port, error)
 	// Busy keeps the daemon while the door is open, until what it gives is called.
 	Busy func() (done func())
 	// Version, User and Home are what the page is told.
@@ -59,6 +61,8 @@ type Door struct {
 	open    *opened // nil while the door is closed; protected by mu
 	problem string  // why a door that is wanted is closed; protected by mu
 	closed  bool    // protected by mu
+
+	forwards *forwards
 }
 
 // opened is the door while it is open.
@@ -73,7 +77,7 @@ type opened struct {
 
 // New makes a door that is closed. Close ends it.
 func New(o Options) (*Door, error) {
-	d := &Door{o: o, log: o.Logger}
+	d := &Door{o: o, log: o.Logger, forwards: newForwards()}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -300,6 +304,7 @@ func (d *Door) lock() {
 	o := d.open
 	d.open = nil
 	d.logins.drop()
+	d.forwards.endAll()
 	o.cancel()
 	closeAll(o.listeners)
 	_ = o.server.Close()

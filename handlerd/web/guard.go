@@ -61,6 +61,10 @@ func (d *Door) handler(o *opened) http.Handler {
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	patient := newPatientWriter(w)
 	defer patient.end()
+	if f := g.d.forwards.at(r.Host); f != nil {
+		f.ServeHTTP(patient, r)
+		return
+	}
 	setHeaders(patient.Header(), g.o.port)
 	if no := g.admit(r); no != nil {
 		g.refuse(patient, r, no)

@@ -34,7 +34,7 @@ func pagePolicy(port int) string {
 }
 
 // permissions are what pages of the door may ask the browser for: the clipboard and the whole screen.
-const permissions = "accelerometer=(), autoplay=(self), bluetooth=(), camera=(), clipboard-read=(self), clipboard-write=(self), display-capture=(), " +
+const permissions = "accelerometer=(), autoplay=(self), camera=(), clipboard-read=(self), clipboard-write=(self), display-capture=(), " +
 	"fullscreen=(self), gamepad=(), geolocation=(), gyroscope=(), hid=(), idle-detection=(), local-fonts=(), magnetometer=(), " +
 	"microphone=(), midi=(), payment=(), publickey-credentials-get=(), screen-wake-lock=(), serial=(), usb=(), xr-spatial-tracking=()"
 

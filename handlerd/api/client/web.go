@@ -43,3 +43,14 @@ func (c *Client) WebLogout(ctx context.Context, id string) error {
 	}
 	return resp.Body.Close()
 }
+
+// WebForward shows a port of a run in the page.
+func (c *Client) WebForward(ctx context.Context, run string, port int) (types.Forwarded, error) {
+	var v types.Forwarded
+	resp, err := c.do(ctx, http.MethodPost, types.PathRuns+"/"+url.PathEscape(run)+types.SubForwards, types.PortRequest{Port: port})
+	if err != nil {
+		return v, err
+	}
+	defer resp.Body.Close()
+	return v, json.NewDecoder(resp.Body).Decode(&v)
+}

@@ -18,6 +18,10 @@ const (
 	// PathLogout is the page's alone, below its /api: POST logs this browser out.
 	PathLogout = "/logout"
 
+	// SubForwards is below a run's path: POST PortRequest shows a port of the run in the page, under a name of its own, and
+	// gives Forwarded; GET gives []Forwarded; DELETE /{forward} ends one.
+	SubForwards = "/forwards"
+
 	// HeaderToken carries WebMe.Token in every request of the page's but GET and HEAD.
 	HeaderToken = "Handler-Token"
 	// AllLogins stands for every browser.
@@ -63,4 +67,15 @@ type WebMe struct {
 	Version string `json:"version"`
 	User    string `json:"user"`
 	Home    string `json:"home"`
+}
+
+// A Forwarded is a port of a run's sandbox that the page shows, by the door's own listener. It ends with the run.
+type Forwarded struct {
+	ID      string    `json:"id"`
+	Run     string    `json:"run"`
+	Agent   string    `json:"agent"`
+	Port    int       `json:"port"`
+	URL     string    `json:"url"` // an origin of its own, which the page alone may frame
+	Since   time.Time `json:"since"`
+	Expires time.Time `json:"expires"` // asking for the same port again puts it off
 }

@@ -15,12 +15,12 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/handlerd/handler/handlerd/preview"
 	"github.com/handlerd/handler/sandbox/duplex"
 )
 
@@ -28,8 +28,7 @@ import (
 const (
 	MaxConnections = 100              // at one time; further ones wait to be accepted
 	HeaderTime     = 10 * time.Second // for a browser to send the head of a request
-	HeaderBytes    = 64 << 10         // of a request, and of an answer
-	AnswerTime     = 5 * time.Minute  // for the server to begin its answer; it may wait for whoever debugs it
+	HeaderBytes    = 64 << 10         // of a request
 	idleTime       = time.Minute      // of a connection that is kept
 )
 
@@ -119,21 +118,13 @@ func (f *Forward) serveTCP(ctx context.Context, l net.Listener) error {
 }
 
 func (f *Forward) serveHTTP(ctx context.Context, l net.Listener) error {
-	transport := &http.Transport{
-		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return f.o.Dial(ctx) },
-		DisableCompression:     true,
-		MaxIdleConns:           8,
-		MaxIdleConnsPerHost:    8,
-		IdleConnTimeout:        idleTime,
-		ResponseHeaderTimeout:  AnswerTime,
-		MaxResponseHeaderBytes: HeaderBytes,
-	}
-	defer transport.CloseIdleConnections()
+	port := preview.NewPort(preview.PortOptions{Dial: func(ctx context.Context) (net.Conn, error) { return f.o.Dial(ctx) }})
+	defer port.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	var active sync.WaitGroup // requests, upgraded ones too
 	defer active.Wait()
 	defer cancel()
-	answer := f.handler(transport)
+	answer := f.handler(port)
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			active.Add(1)
@@ -157,49 +148,14 @@ func (f *Forward) serveHTTP(ctx context.Context, l net.Listener) error {
 }
 
 // handler answers the forward's own name, and says to everybody else that they are not meant.
-func (f *Forward) handler(transport http.RoundTripper) http.Handler {
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = "http", "sandbox" // for the transport, which dials one port whatever it is
-			r.Out.URL.RawQuery = r.In.URL.RawQuery               // as it was written
-			// The name ends in .localhost, which development servers accept; it is what the page's own addresses say.
-			r.Out.Host = r.In.Host
-			if _, ok := r.In.Header["User-Agent"]; !ok {
-				r.Out.Header.Set("User-Agent", "") // and not Go's
-			}
-		},
-		Transport: transport,
-		ModifyResponse: func(r *http.Response) error {
-			// Whoever knows the name reaches the port, so pages do not tell it to the sites that they load from.
-			if r.Header.Get("Referrer-Policy") == "" {
-				r.Header.Set("Referrer-Policy", "same-origin")
-			}
-			return nil
-		},
-		FlushInterval: -1, // what is sent event by event arrives so
-		ErrorLog:      log.New(io.Discard, "", 0),
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if r.Context().Err() != nil {
-				return
-			}
-			refuse(w, http.StatusBadGateway, err.Error())
-		},
-	}
+func (f *Forward) handler(port http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != f.host() {
-			refuse(w, http.StatusMisdirectedRequest, "this is a forward of Handler's: it answers only the address that handler forward printed")
+			preview.RefusePort(w, http.StatusMisdirectedRequest, "this is a forward of Handler's: it answers only the address that handler forward printed")
 			return
 		}
-		proxy.ServeHTTP(w, r)
+		port.ServeHTTP(w, r)
 	})
-}
-
-func refuse(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, "handler: "+text+"\n")
 }
 
 // limited accepts a connection only while fewer than its slots are open.
