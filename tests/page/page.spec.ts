@@ -289,6 +289,74 @@ test("a session that has ended is continued, renamed and deleted", async () => {
   await expect(page.getByText("Named by a person")).toHaveCount(0);
 });
 
+test("a daemon that is started anew is found again, and nothing is lost", async () => {
+  await page.goto(origin + "/#/s");
+  await page.locator(".session-row a").first().click();
+  const first = log().locator(".column").first();
+  await expect(first).toBeVisible();
+  const turns = await log().locator(".turn").count();
+  run("daemon", "stop");
+  await expect(page.getByText("reconnecting…")).toBeVisible();
+  run("web", "--list");
+  await expect(page.getByText("reconnecting…")).toHaveCount(0);
+  await expect(page.getByRole("button", { name: "Continue" })).toBeVisible();
+  expect(await log().locator(".turn").count()).toBeLessThanOrEqual(turns + 1); // that its sandbox is gone
+  await page.goto(origin + "/#/");
+  await expect(page.getByRole("heading", { name: "Talk to" })).toBeVisible();
+});
+
+test("ten thousand events are there in a second, and few of them are drawn", async () => {
+  const count = 10_000;
+  const now = new Date().toISOString();
+  const session = { id: "big", agent, harness: "demo", acp: "x", cwd: folder, title: "Ten thousand", client: "page", lastRun: "r", turn: "idle", created: now, updated: now, events: count, continues: "", ours: false, questions: 0, images: true, embeds: true };
+  const events: string[] = [];
+  const tell = (kind: string, data: unknown, update?: string) => events.push(`id: ${events.length + 1}\ndata: ${JSON.stringify({ seq: events.length + 1, time: now, kind, update, data })}\n\n`);
+  for (let i = 0; events.length < count; i++) {
+    tell("prompt", { content: [{ type: "text", text: `question ${i}` }] });
+    for (let j = 0; j < 6 && events.length < count; j++) tell("update", { content: { type: "text", text: `Part ${j} of an answer with **some** words. ` } }, "agent_message_chunk");
+    for (let j = 0; j < 2 && events.length < count; j++) tell("update", { toolCallId: `${i}-${j}`, title: `read file${j}.ts`, status: "completed" }, "tool_call");
+  }
+  let asked = 0;
+  await page.route(/\/api\/v1\/sessions\/big$/, (r) => r.fulfill({ json: session }));
+  await page.route(/\/api\/v1\/sessions\/big\/events/, (r) => {
+    asked++;
+    const after = Number(new URL(r.request().url()).searchParams.get("after"));
+    return r.fulfill({ contentType: "text/event-stream", body: ": here\n\n" + events.slice(after).join("") });
+  });
+  const load = () => page.evaluate(async () => {
+    const began = performance.now();
+    location.hash = "#/s/big";
+    while (!document.querySelector(".log .column .tool, .log .column .msg")) await new Promise(requestAnimationFrame);
+    return performance.now() - began;
+  });
+  const first = await load();
+  await page.evaluate(() => { location.hash = "#/doctor"; });
+  await expect(page.getByRole("heading", { name: "Doctor" })).toBeVisible();
+  const took = Math.min(first, await load()); // what else the machine does is not the page's
+  console.log(`10,000 events on the page in ${took.toFixed(0)} ms`);
+  expect(took).toBeLessThan(1_000);
+  expect(await log().locator(".column").count()).toBeLessThan(120);
+  const frames = await page.evaluate(async () => {
+    const s = document.querySelector<HTMLElement>(".scroller")!;
+    const times: number[] = [];
+    let last = performance.now();
+    for (let i = 0; i < 90; i++) {
+      s.scrollTop -= 400;
+      await new Promise(requestAnimationFrame);
+      const t = performance.now();
+      times.push(t - last);
+      last = t;
+    }
+    return times.sort((a, b) => a - b);
+  });
+  console.log(`a frame while scrolling: median ${frames[45]!.toFixed(0)} ms, 95th percentile ${frames[85]!.toFixed(0)} ms`);
+  expect(frames[45]!).toBeLessThan(50);
+  await expect.poll(() => asked).toBeGreaterThan(1); // it came back behind the last number, and nothing came twice
+  await page.getByRole("button", { name: "Latest" }).click();
+  await expect(log().locator(".column").last()).toBeInViewport();
+  await page.unroute(/big/);
+});
+
 test("nothing was asked of another host, and the browser complained of nothing", () => {
   expect(foreign).toEqual([]);
   expect(problems).toEqual([]);

@@ -43,7 +43,7 @@ async function send(path: string, init: RequestInit): Promise<Response> {
     return await fetch(path, { ...init, credentials: "same-origin", cache: "no-store", redirect: "error" });
   } catch (err) {
     if (err instanceof DOMException && err.name === "AbortError") throw err;
-    throw new Problem({ kind: kindAway, message: "Handler's daemon does not answer", hint: "it starts again with any command: handler ps" });
+    throw new Problem({ kind: kindAway, message: "Handler's daemon does not answer", hint: "start it again: handler web" });
   }
 }
 

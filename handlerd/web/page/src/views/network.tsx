@@ -55,9 +55,10 @@ function VerdictRow({ v, withAgent }: { v: Verdict; withAgent: boolean }) {
   const live = v.run !== undefined && [...runs.value.keys()].some((id) => id.startsWith(v.run!) || v.run!.startsWith(id));
   const give = (scope: string) => allow(v, scope).then(() => setDone(scope === "once" ? "allowed once" : scope === "run" ? "allowed for the run" : "always allowed"), setErr);
   const no = isNo(v);
+  const [sign, word] = no ? ["✗", "refused"] : /^allow/.test(v.verdict ?? "") ? ["✓", "allowed"] : ["·", v.verdict || v.kind];
   return (
     <li class={`verdict ${no ? "no" : "yes"}`}>
-      <span class="sign" role="img" aria-label={no ? "refused" : "allowed"}>{no ? "✗" : "✓"}</span>
+      <span class="sign" role="img" aria-label={word}>{sign}</span>
       <span class="subject"><b>{v.subject}</b><small>{withAgent ? `${v.agent} · ` : ""}{v.rule ? `${v.rule}: ` : ""}{v.reason}</small></span>
       <span class="dim when"><Time at={v.time} /></span>
       {no && v.kind === "network" ? (

@@ -5,7 +5,7 @@ import { change } from "../lib/api.ts";
 import type { ContentBlock, Session } from "../lib/types.ts";
 import { Followed } from "../session.ts";
 import { count, money, tilde } from "../model/words.ts";
-import { connection, dropSession, go, me, putSession, said, sessions } from "../state.ts";
+import { approvalsOf, connection, dropSession, go, me, putSession, said, sessions } from "../state.ts";
 import { Dialog, Empty, Failure, Icon, Menu, Skeleton, State } from "../ui/basics.tsx";
 import { Composer } from "../ui/composer.tsx";
 import { Options } from "../ui/options.tsx";
@@ -16,7 +16,7 @@ const path = (id: string) => `/v1/sessions/${encodeURIComponent(id)}`;
 
 // stateOf gives a session's state as a person sees it.
 export function stateOf(s: Session): "working" | "asks" | "idle" | "ended" {
-  if (s.questions > 0 && s.ours) return "asks";
+  if ((s.questions > 0 && s.ours) || approvalsOf(s).length > 0) return "asks";
   if (s.turn === "working") return "working";
   return s.run ? "idle" : "ended";
 }
