@@ -150,8 +150,11 @@ func (u *ui) showSession(ctx context.Context, id string, after int64, follow boo
 		}
 		return nil
 	})
-	if errors.Is(err, errSessionEnded) || follow && ctx.Err() != nil {
+	switch {
+	case errors.Is(err, errSessionEnded), follow && ctx.Err() != nil:
 		err = nil
+	case follow && (err == nil || errors.Is(err, io.ErrUnexpectedEOF)):
+		err = fault.New(fault.Failed, "read it: handler sessions show "+id, "handlerd ended, or the session was removed")
 	}
 	return errors.Join(err, v.End())
 }

@@ -88,6 +88,9 @@ func (s *Server) putAgent(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d, err := s.opts.Agents.Put(r.PathValue("name"), edit, match+none)
+	if err == nil {
+		s.agentsChanged()
+	}
 	s.answerAgent(w, d, err)
 }
 
@@ -96,7 +99,15 @@ func (s *Server) removeAgent(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, err)
 		return
 	}
+	s.agentsChanged()
 	s.answer(w, struct{}{})
+}
+
+// agentsChanged tells who follows the feed.
+func (s *Server) agentsChanged() {
+	if s.opts.Feed != nil {
+		s.opts.Feed.Announce(types.Change{Agents: true})
+	}
 }
 
 // Bounds of a request for the audit log.
