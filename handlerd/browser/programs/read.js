@@ -2,7 +2,7 @@
 async (page) => {
   const arg = ARGUMENT;
   const where = WHERE;
-  const whole = await page.ariaSnapshot({ mode: 'ai', timeout: 10000, ...(arg.depth ? { depth: arg.depth } : {}) });
+  const whole = await page.ariaSnapshot({ mode: 'ai', timeout: 20000, ...(arg.depth ? { depth: arg.depth } : {}) });
   const snapshot = whole.slice(0, arg.most);
   const title = (await page.title()).slice(0, 1000);
   const collect = () => {
