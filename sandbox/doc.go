@@ -51,7 +51,7 @@ const (
 	// LabelOwner tells the daemon's installation (a digest of its state folder), so that two daemons of one
 	// user never sweep each other.
 	LabelOwner = "io.handlerd.owner"
-	// LabelPart says what of its run a container is, where it is not the agent's own sandbox: PartBrowser.
+	// LabelPart says what of its run a container is, where it is not the agent's own sandbox: PartBrowser, PartServer.
 	LabelPart = "io.handlerd.part"
 	// LabelAgent holds the agent's name.
 	LabelAgent = "io.handlerd.agent"
@@ -63,3 +63,6 @@ const (
 
 // PartBrowser is the LabelPart of a guarded browser's worker (contract F).
 const PartBrowser = "browser"
+
+// PartServer is the LabelPart of any other MCP server that handlerd hosts in a sandbox of its own.
+const PartServer = "server"

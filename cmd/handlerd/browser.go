@@ -10,14 +10,13 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/handlerd/handler/addons"
 	"github.com/handlerd/handler/handlerd/acp"
 	"github.com/handlerd/handler/handlerd/artifacts"
 	"github.com/handlerd/handler/handlerd/browser"
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/handlerd/mcpbox"
 	"github.com/handlerd/handler/handlerd/sessions"
-	"github.com/handlerd/handler/render"
 	"github.com/handlerd/handler/sandbox"
 )
 
@@ -41,6 +40,21 @@ func countVariable(name string, most int) (int, error) {
 	return n, nil
 }
 
+// boxes is how MCP servers are run in sandboxes of their own.
+func (w *wired) boxes(guest string, resolver egress.Resolver) mcpbox.Options {
+	return mcpbox.Options{
+		Driver:   w.driver,
+		Enforced: func(ctx context.Context) (sandbox.Enforced, error) { return w.runs.Enforced(ctx) },
+		Watch: func(ctx context.Context, id string, l sandbox.Limits, stop func(error)) {
+			sessions.WatchSandbox(ctx, w.driver, id, l, stop)
+		},
+		Owed:  func(id string, err error) { w.runs.Owe(id, err) },
+		Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), Guest: guest,
+		OwnListeners: func() []netip.AddrPort { return w.runs.Listeners() },
+		Resolver:     resolver,
+	}
+}
+
 // wireBrowser makes the guarded browser over w.runs, which is made after it.
 func (w *wired) wireBrowser(guest string, resolver egress.Resolver) error {
 	denied, err := browser.ParseDenied(os.Getenv(envBrowserDenied))
@@ -55,17 +69,11 @@ func (w *wired) wireBrowser(guest string, resolver egress.Resolver) error {
 		return err
 	}
 	log := w.log.With("part", "browser")
+	box := w.boxes(guest, resolver)
+	box.Logger = log
 	launcher := browser.NewLauncher(browser.SandboxOptions{
-		Driver:   w.driver,
-		Enforced: func(ctx context.Context) (sandbox.Enforced, error) { return w.runs.Enforced(ctx) },
-		Watch: func(ctx context.Context, id string, l sandbox.Limits, stop func(error)) {
-			sessions.WatchSandbox(ctx, w.driver, id, l, stop)
-		},
-		Owed:  func(id string, err error) { w.runs.Owe(id, err) },
-		Audit: func(run string, r egress.Record) { w.runs.BrowserRefused(run, r) },
-		Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), Guest: guest,
-		OwnListeners: func() []netip.AddrPort { return w.runs.Listeners() },
-		Denied:       denied, Resolver: resolver, Logger: log,
+		Options: box, Denied: denied,
+		Audit: func(run string, r egress.Record) { w.runs.BoxRefused(run, r) },
 	})
 	var names lookup = &net.Resolver{PreferGo: true}
 	if resolver != nil {
@@ -94,14 +102,6 @@ type lookup interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// hosted makes a server that handlerd hosts for a run.
-func (w *wired) hosted(run sessions.HostedRun, h render.Hosted) (sessions.HostedServer, error) {
-	if h.Name != addons.GuardedBrowser {
-		return nil, fault.New(fault.Usage, "", "handlerd hosts no MCP server %s", h.Name)
-	}
-	return &hostedBrowser{Browser: w.browser, run: run.ID}, nil
-}
-
 // A hostedBrowser is the guarded browser as the server of one run.
 type hostedBrowser struct {
 	*browser.Browser
@@ -121,6 +121,9 @@ func (b *hostedBrowser) Event(e acp.Event) {
 		b.SessionClosed(b.run, e.Session)
 	}
 }
+
+// Stop ends the run's browsers; the gateway lets no call through any more.
+func (b *hostedBrowser) Stop() { b.RunEnded(b.run) }
 
 // Close ends the run's browsers, and not the Browser, which is the daemon's.
 func (b *hostedBrowser) Close() error {

@@ -25,6 +25,7 @@ import (
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/history"
+	"github.com/handlerd/handler/handlerd/mcpbox"
 	"github.com/handlerd/handler/handlerd/secrets"
 	"github.com/handlerd/handler/handlerd/sessions"
 	"github.com/handlerd/handler/handlerd/settings"
@@ -46,6 +47,8 @@ type wired struct {
 	secrets  *secrets.Reader
 	runs     *sessions.Manager
 	browser  *browser.Browser
+	servers  *mcpbox.Launcher // of MCP servers in sandboxes of their own
+	room     *mcpbox.Room
 
 	approvals *approvals.Queue
 	artifacts *artifacts.Store
@@ -224,6 +227,7 @@ func (w *wired) wireRuns() error {
 	if err := w.wireBrowser(guest, resolver); err != nil {
 		return err
 	}
+	w.wireServers(guest, resolver)
 	w.runs = sessions.New(sessions.Options{
 		Hosted: w.hosted, Version: version,
 		Resolver: resolver, Driver: w.driver,

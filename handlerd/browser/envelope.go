@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/handlerd/handler/handlerd/mcpbox"
 )
 
 // Bounds of what a page can put into a model's context (F.7).
@@ -61,18 +63,7 @@ func cutRunes(s string, n int) string {
 }
 
 // shorten bounds a text for one line.
-func shorten(s string, n int) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return -1
-		}
-		return r
-	}, s)
-	if len(s) <= n {
-		return s
-	}
-	return cutRunes(s, n-3) + "…"
-}
+func shorten(s string, n int) string { return mcpbox.Shorten(s, n) }
 
 // plainName is a name that says nothing.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,60}$`)
@@ -87,12 +78,4 @@ func quoted(s string) string {
 }
 
 // sizeText says a number of bytes as people do.
-func sizeText(n int64) string {
-	switch {
-	case n >= 1<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 1<<10:
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d bytes", n)
-}
+func sizeText(n int64) string { return mcpbox.SizeText(n) }

@@ -3,7 +3,6 @@ package browser
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -175,27 +174,5 @@ func TestNear(t *testing.T) {
 	r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`, "Buy", "While a page of the workspace is open")
 	if reaches("a.example.org") || !reaches("shop.example.org") {
 		t.Error("a frame of the workspace is not thought of")
-	}
-}
-
-// TestIntricate: a message of many small values, which would take up far more memory than it is long, ends its worker; one long text does
-// not.
-func TestIntricate(t *testing.T) {
-	for line, want := range map[string]bool{
-		`{"result":[` + strings.Repeat("[],", wireParts) + `[]]}`: true, `{"result":"` + strings.Repeat(`[],\"{`, wireParts) + `"}`: false,
-		strings.Repeat("[", wireParts+1): true, `"` + strings.Repeat(`\\`, wireParts) + `"`: false,
-	} {
-		ours, theirs := net.Pipe()
-		w := newWire(ours)
-		if err := w.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = theirs.Write([]byte(line + "\n"))
-		_, _ = theirs.Write([]byte("{}\n")) // it was read by now
-		if ended := w.why() != nil; ended != want {
-			t.Errorf("%.40s…: ended %v", line, ended)
-		}
-		w.Close()
-		theirs.Close()
 	}
 }

@@ -2,7 +2,7 @@ package browser
 
 import "time"
 
-// Bounds of a worker, whatever its launcher and its session say (F.8). MaxWorkerResult is one too.
+// Bounds of a worker, whatever its launcher and its session say (F.8); those of every box are mcpbox's.
 const (
 	WorkerMemory    = 2 << 30   // bytes of the whole tree, tmpfs counted in
 	WorkerStorage   = 512 << 20 // bytes of WorkerFiles: downloads, PDFs, uploads
@@ -14,8 +14,6 @@ const (
 	WorkerLaunchTime  = 30 * time.Second // from the start of the sandbox to playwright-mcp's answer
 	WorkerCallTime    = 3 * time.Minute  // of one call of upstream
 	WorkerRunTime     = 2 * time.Minute  // of one program of the toolbox
-	WorkerStopGrace   = time.Second      // between TERM and KILL
-	WorkerRequest     = 16 << 20         // bytes of one message to playwright-mcp
 	WorkerErrors      = 64 << 10         // bytes kept of what a program says on its standard error
 	WorkerConnections = 512              // of all workers' proxies together
 )

@@ -21,6 +21,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/handlerd/handler/handlerd/egress"
+	"github.com/handlerd/handler/handlerd/mcpbox"
 	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/sandbox"
 	"github.com/handlerd/handler/sandbox/fake"
@@ -38,7 +39,7 @@ var built = sync.OnceValues(func() (dirs struct{ guest, upstream string }, err e
 		return dirs, err
 	}
 	dirs.upstream = filepath.Join(dir, "upstream")
-	cmd := exec.Command("go", "build", "-o", dirs.upstream, "./testdata/upstream")
+	cmd := exec.Command("go", "build", "-o", dirs.upstream, "../mcpbox/testdata/upstream")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return dirs, fmt.Errorf("%w: %s", err, out)
@@ -71,7 +72,7 @@ func newYard(t *testing.T, upstream string, change func(*SandboxOptions, *fake.O
 	}
 	t.Cleanup(func() { os.RemoveAll(run) })
 	y := &yard{runRoot: run, audited: make(chan egress.Record, 100), limit: make(chan error), watched: make(chan sandbox.Limits, 10)}
-	o := SandboxOptions{
+	o := SandboxOptions{Options: mcpbox.Options{
 		Enforced: func(context.Context) (sandbox.Enforced, error) { return sandbox.Enforced{}, nil },
 		Watch: func(ctx context.Context, _ string, l sandbox.Limits, stop func(error)) {
 			y.watched <- l
@@ -81,9 +82,8 @@ func newYard(t *testing.T, upstream string, change func(*SandboxOptions, *fake.O
 			case <-ctx.Done():
 			}
 		},
-		Audit: func(_ string, r egress.Record) { y.audited <- r },
 		Owner: "test-owner-digest", RunRoot: run, Guest: programs.guest,
-	}
+	}, Audit: func(_ string, r egress.Record) { y.audited <- r }}
 	var f fake.Options
 	if change != nil {
 		change(&o, &f)
@@ -208,7 +208,7 @@ func TestWorkerCalls(t *testing.T) {
 	if got := say(t, w, "questions", map[string]any{"n": 1, "method": "sampling/createMessage"}); !strings.Contains(got, `-32601`) {
 		t.Errorf("another question: %s", got)
 	}
-	if _, err := w.Call(t.Context(), "echo", map[string]any{"a": strings.Repeat("x", WorkerRequest)}); err == nil || !strings.Contains(err.Error(), "16 MiB") {
+	if _, err := w.Call(t.Context(), "echo", map[string]any{"a": strings.Repeat("x", mcpbox.MaxRequest)}); err == nil || !strings.Contains(err.Error(), "16 MiB") {
 		t.Errorf("arguments without a bound: %v", err)
 	}
 	var wg sync.WaitGroup
@@ -249,12 +249,9 @@ func TestWorkerSurroundings(t *testing.T) {
 			t.Errorf("its environment lacks %q", want)
 		}
 	}
-	sp := w.sandboxSpec(sandbox.Enforced{Memory: true})
+	sp := sandboxSpec(WorkerLimits{})
 	if len(sp.Mounts)+len(sp.Volumes)+len(sp.Files) > 0 || sp.Display != nil || len(sp.Images) != 1 {
 		t.Errorf("its sandbox has more than it needs: %+v", sp)
-	}
-	if sp.Limits.Memory.Watched || !sp.Limits.Processes.Watched {
-		t.Errorf("%+v", sp.Limits)
 	}
 	if strings.Contains(fmt.Sprint(sp.Env), "CHROMIUM_SANDBOX") {
 		t.Error("its environment speaks of the browser's sandbox")
@@ -298,7 +295,7 @@ func TestWorkerEnds(t *testing.T) {
 		"exit":       {"exit", map[string]any{"n": 3}, "playwright-mcp ended with exit code 3; it said last: \"upstream: told to end"},
 		"kill":       {"kill", nil, "playwright-mcp was ended by signal"},
 		"noise":      {"noise", map[string]any{"n": 500}, "what is no message"},
-		"too big":    {"big", map[string]any{"n": MaxWorkerResult + 2<<10}, "more than 64 MiB"},
+		"too big":    {"big", map[string]any{"n": mcpbox.MaxResult + 2<<10}, "more than 64 MiB"},
 		"unisolated": {"said", map[string]any{"isError": true, "text": "### Error\nError: browserType.launch: Failed to launch the browser process.\n[pid=9][err] FATAL: No usable sandbox! If this is a Debian system\n"}, "never runs without it (A.7)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -351,7 +348,7 @@ func TestWorkerLimit(t *testing.T) {
 func TestWorkerKilledOutside(t *testing.T) {
 	y := newYard(t, "", nil)
 	w := y.launch(t)
-	if err := y.driver.Stop(t.Context(), w.id, 0); err != nil {
+	if err := y.driver.Stop(t.Context(), w.ID(), 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := waitGone(t, w); !strings.Contains(err.Error(), "killed") && !strings.Contains(err.Error(), "signal") {
@@ -506,7 +503,7 @@ func TestWorkerRun(t *testing.T) {
 // proxy speaks to the worker's proxy as its sandbox does, and gives the answer's status and body.
 func (w *worker) proxy(t *testing.T, request string) (int, string) {
 	t.Helper()
-	conn, err := net.Dial("unix", filepath.Join(w.dir.Path(), sandbox.SocketEgress))
+	conn, err := net.Dial("unix", filepath.Join(w.RunDir(), sandbox.SocketEgress))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,17 +11,12 @@ import (
 	"github.com/handlerd/handler/policy"
 )
 
-// Bounds of what a worker gives.
-const (
-	MaxWorkerResult = 64 << 20 // bytes of one result of upstream's
-)
-
 // A Worker is one sandbox of its own with one playwright-mcp and its Chromium in it (F.1): no scope, no secret, no
 // agent state. What it says comes from pages: it is never believed. Its methods may be called concurrently, but
 // playwright-mcp does one call at a time, so a session queues its own.
 type Worker interface {
 	// Call uses an upstream tool (browser_click, browser_run_code_unsafe, …) by its upstream name and arguments,
-	// which become a JSON object. The result is upstream's, at most MaxWorkerResult bytes. When ctx ends the call is
+	// which become a JSON object. The result is upstream's, at most mcpbox.MaxResult bytes. When ctx ends the call is
 	// cancelled and Call returns ctx's cause, at the latest a second later. When the worker is gone the error is Err's.
 	Call(ctx context.Context, tool string, args any) (*mcp.CallToolResult, error)
 	// ReadFile gives a regular file below the worker's output folder (downloads, PDFs), by its path as upstream says

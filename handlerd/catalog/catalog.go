@@ -178,8 +178,16 @@ func (c Catalog) render(a *agents.Agent, cwd string) (*render.Plan, error) {
 
 // Network gives a plan's rules, parsed.
 func (c Catalog) Network(plan *render.Plan) (policy.Network, error) {
-	n := policy.Network{Agent: plan.Agent, Unknown: plan.Network.Unknown}
-	for _, r := range plan.Network.Rules {
+	return parseRules(policy.Network{Agent: plan.Agent, Unknown: plan.Network.Unknown}, plan.Network)
+}
+
+// ServerNetwork gives the rules of a plan's hosted server that has a sandbox of its own, parsed.
+func (c Catalog) ServerNetwork(plan *render.Plan, h render.Hosted) (policy.Network, error) {
+	return parseRules(policy.Network{Agent: plan.Agent, Server: h.Name}, h.Box.Network)
+}
+
+func parseRules(n policy.Network, given render.Network) (policy.Network, error) {
+	for _, r := range given.Rules {
 		rule, err := policy.ParseRule(r.Kind, r.Text, r.By)
 		if err != nil {
 			return policy.Network{}, fault.Wrap(fault.Usage, err, "", "a network rule of %s", r.By)

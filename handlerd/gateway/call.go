@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -26,10 +25,8 @@ func (c *client) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallTo
 			return mcp.NewToolResultError(err.Error()), nil
 		}
 	}
-	rec := Record{Server: c.name, Tool: req.Params.Name, Session: c.g.o.Session(c.caller.Token)}
 	args, err := arguments(req)
-	sum := sha256.Sum256(args)
-	rec.Digest = hex.EncodeToString(sum[:])
+	rec := c.record(req.Params.Name, args)
 	var result *mcp.CallToolResult
 	select {
 	case c.g.calls <- struct{}{}:
@@ -41,9 +38,6 @@ func (c *client) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallTo
 		rec.Refused = err.Error()
 	} else if c.g.isStopped(c.name) {
 		rec.Refused = ErrStopped.Error()
-	} else if !slices.Contains(c.tools, rec.Tool) {
-		rec.Tool = cutName(rec.Tool)
-		rec.Refused = fmt.Sprintf("there is no tool %q: tools/list names those that there are", rec.Tool)
 	}
 	if rec.Refused != "" {
 		result = mcp.NewToolResultError(rec.Refused)
@@ -51,18 +45,22 @@ func (c *client) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallTo
 		result = c.use(ctx, Call{Caller: c.caller, Session: rec.Session, Tool: rec.Tool, Args: args, Progress: c.progress(ctx, req)})
 	}
 	rec.Failed, rec.Took = result.IsError, time.Since(began)
-	if err := c.g.o.Record(rec); err != nil {
-		c.g.log.Error("a tool call is not in the audit", "run", c.g.o.Run, "server", c.name, "error", err)
-		return mcp.NewToolResultError("the result is withheld: the call could not be written to the audit log (is the disk full?)"), nil
-	}
-	return result, nil
+	return c.written(rec, result), nil
 }
 
-// maxName bounds the name of a tool that there is not, in bytes.
-const maxName = 100
+// record begins the record of a call.
+func (c *client) record(tool string, args json.RawMessage) Record {
+	sum := sha256.Sum256(args)
+	return Record{Server: c.name, Tool: tool, Session: c.g.o.Session(c.caller.Token), Digest: hex.EncodeToString(sum[:])}
+}
 
-func cutName(s string) string {
-	return strings.ToValidUTF8(s[:min(len(s), maxName)], "")
+// written gives the result when the call is in the audit.
+func (c *client) written(rec Record, result *mcp.CallToolResult) *mcp.CallToolResult {
+	if err := c.g.o.Record(rec); err != nil {
+		c.g.log.Error("a tool call is not in the audit", "run", c.g.o.Run, "server", c.name, "error", err)
+		return mcp.NewToolResultError("the result is withheld: the call could not be written to the audit log (is the disk full?)")
+	}
+	return result
 }
 
 // arguments gives the arguments with their keys in order.

@@ -59,7 +59,7 @@ func (g *Gateway) serve(conn net.Conn) {
 		return
 	}
 	c := &client{g: g, conn: conn, name: hello.Server, hosted: hosted, instance: instance, caller: caller,
-		id: rand.Text(), notices: make(chan mcp.JSONRPCNotification, 64)}
+		id: rand.Text(), notices: make(chan mcp.JSONRPCNotification, 64), loading: make(chan struct{}, 1)}
 	if err := c.run(ctx, cancel, r); err != nil && ctx.Err() == nil {
 		g.log.Debug("an MCP connection ended", "run", g.o.Run, "server", hello.Server, "error", err)
 	}
@@ -78,11 +78,14 @@ type client struct {
 	caller   Caller
 	id       string
 
-	tools []string // that it may use; written before the first message is read
-
 	ready   atomic.Bool
 	notices chan mcp.JSONRPCNotification
 	write   sync.Mutex
+
+	mcp     *server.MCPServer
+	loading chan struct{}     // holds one token while somebody loads the tools
+	loaded  bool              // protected by loading
+	denied  map[string]string // why a tool of the server's is not let through; not changed once loaded
 }
 
 var _ server.ClientSession = (*client)(nil)
@@ -95,22 +98,12 @@ func (c *client) NotificationChannel() chan<- mcp.JSONRPCNotification { return c
 
 // run speaks MCP until the client is done, and returns when every call has ended.
 func (c *client) run(ctx context.Context, cancel context.CancelFunc, r *bufio.Reader) error {
-	s := server.NewMCPServer("handler: "+c.name, c.g.o.Version, server.WithToolCapabilities(false), server.WithRecovery())
-	tools, err := c.instance.Tools(ctx)
-	if err != nil {
+	c.mcp = c.newServer()
+	if err := c.mcp.RegisterSession(ctx, c); err != nil {
 		return err
 	}
-	for _, t := range tools {
-		if ok, _ := c.hosted.Filter.Allows(t.Name); ok {
-			c.tools = append(c.tools, t.Name)
-			s.AddTool(t, c.call)
-		}
-	}
-	if err := s.RegisterSession(ctx, c); err != nil {
-		return err
-	}
-	defer s.UnregisterSession(ctx, c.id)
-	ctx = s.WithContext(ctx, c)
+	defer c.mcp.UnregisterSession(ctx, c.id)
+	ctx = c.mcp.WithContext(ctx, c)
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
@@ -135,10 +128,9 @@ func (c *client) run(ctx context.Context, cancel context.CancelFunc, r *bufio.Re
 			continue
 		}
 		line = bytes.Clone(line) // it outlives the reading of the next one
-		if !isCall(line) {
-			if answer := s.HandleMessage(ctx, line); answer != nil {
-				c.send(answer)
-			}
+		ask, slow := readAsk(line)
+		if !slow {
+			c.answer(c.mcp.HandleMessage(ctx, line))
 			continue
 		}
 		select {
@@ -148,41 +140,30 @@ func (c *client) run(ctx context.Context, cancel context.CancelFunc, r *bufio.Re
 		}
 		work.Go(func() {
 			defer func() { <-busy }()
-			if answer := c.unknown(ctx, s, line); answer != nil {
-				c.send(answer)
-				return
-			}
-			if answer := s.HandleMessage(ctx, line); answer != nil {
-				c.send(answer)
-			}
+			c.answer(c.serve(ctx, ask, line))
 		})
 	}
 }
 
-// isCall tells what takes long, so that a cancellation overtakes it.
-func isCall(line []byte) bool {
-	var m struct {
-		Method string `json:"method"`
-	}
-	return json.Unmarshal(line, &m) == nil && m.Method == string(mcp.MethodToolsCall)
+func (c *client) newServer() *server.MCPServer {
+	return server.NewMCPServer("handler: "+c.name, c.g.o.Version, server.WithToolCapabilities(false), server.WithRecovery())
 }
 
-// unknown answers a call of a tool that there is not, or that the filter holds back: a model reads a result, and mcp-go
-// would give an error of the protocol. It gives nil for every other.
-func (c *client) unknown(ctx context.Context, s *server.MCPServer, line []byte) any {
-	var m struct {
-		ID     *mcp.RequestId     `json:"id"`
-		Params mcp.CallToolParams `json:"params"`
+// An ask is what of a message says whether it is about tools.
+type ask struct {
+	ID     mcp.RequestId `json:"id"`
+	Method string        `json:"method"`
+	Params struct {
+		Name string `json:"name"`
+	} `json:"params"`
+}
+
+// readAsk tells what takes long, so that a cancellation overtakes it: a call, and a list, for which a server may start.
+func readAsk(line []byte) (a ask, slow bool) {
+	if json.Unmarshal(line, &a) != nil {
+		return a, false
 	}
-	if json.Unmarshal(line, &m) != nil || m.ID == nil || m.Params.Name == "" || s.GetTool(m.Params.Name) != nil {
-		return nil
-	}
-	result, err := c.call(ctx, mcp.CallToolRequest{Params: m.Params})
-	if err != nil {
-		return nil
-	}
-	result.ResultType = mcp.ResultTypeComplete // later revisions want it, earlier ones do not mind
-	return mcp.NewJSONRPCResultResponse(*m.ID, result)
+	return a, a.Method == string(mcp.MethodToolsCall) || a.Method == string(mcp.MethodToolsList)
 }
 
 // tooMuch answers a message that is longer than what is taken: as a tool does, where it is a call.
@@ -195,13 +176,20 @@ func tooMuch(line []byte) any {
 		id = nil
 	}
 	text := fmt.Sprintf("the arguments have %d bytes, and at most %d are taken: send less at a time, a file by its path", len(line), MaxArguments)
-	if id == nil || !isCall(line) {
+	if a, _ := readAsk(line); id == nil || a.Method != string(mcp.MethodToolsCall) {
 		return mcp.NewJSONRPCError(mcp.NewRequestId(id), mcp.INVALID_REQUEST, text, nil)
 	}
 	return mcp.NewJSONRPCResultResponse(mcp.NewRequestId(id), mcp.NewToolResultError(text))
 }
 
 const tooLong = "the message is longer than 16 MiB"
+
+// answer sends what mcp-go says, if anything.
+func (c *client) answer(m mcp.JSONRPCMessage) {
+	if m != nil {
+		c.send(m)
+	}
+}
 
 // send writes one message. A client that takes nothing for too long is cut off.
 func (c *client) send(m any) {

@@ -30,6 +30,15 @@ type tools struct {
 	open    int
 	waiting chan struct{} // gets one when a wait has begun
 	ended   chan error    // gets why a wait ended
+	err     error         // of Tools; protected by mu
+	more    mcp.Tool      // that Tools gives too; protected by mu
+}
+
+// list has Tools give an error, or one tool more.
+func (s *tools) list(err error, more mcp.Tool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err, s.more = err, more
 }
 
 func newTools() *tools {
@@ -49,7 +58,15 @@ func (s *tools) Open(_ context.Context, c Caller) (Instance, error) {
 type instance struct{ s *tools }
 
 func (i *instance) Tools(context.Context) ([]mcp.Tool, error) {
+	i.s.mu.Lock()
+	defer i.s.mu.Unlock()
 	var all []mcp.Tool
+	if i.s.more.Name != "" {
+		all = append(all, i.s.more)
+	}
+	if i.s.err != nil {
+		return nil, i.s.err
+	}
 	for _, name := range []string{"echo", "wait", "much", "fail", "panic", "progress", "never_listed"} {
 		all = append(all, mcp.NewTool(name))
 	}
@@ -239,16 +256,21 @@ func TestCalls(t *testing.T) {
 		t.Error(diff)
 	}
 	w.mu.Unlock()
-	// What is filtered out does not exist, whoever knows its name.
-	for _, name := range []string{"never_listed", "browser_evaluate", strings.Repeat("x", 5000)} {
-		got, isError := p.use(5, name, `{}`)
-		if !isError || !strings.Contains(got, `there is no tool "`+name[:min(100, len(name))]+`": tools/list names`) {
-			t.Errorf("%.20s: %v %q", name, isError, got)
+	// What is filtered out is not served to whoever knows its name, and what there is not is said in words a model reads.
+	for tool, want := range map[string]string{
+		"never_listed": "not let through: the binding denies never_*",
+		"nothing":      "the server tools has: echo, fail, much, panic, progress, wait",
+		"a tool":       `no tool "a tool"`,
+	} {
+		if got, isError := p.use(5, tool, `{}`); !isError || !strings.Contains(got, want) {
+			t.Errorf("%q: %q", tool, got)
 		}
 	}
 	w.mu.Lock()
-	if n := len(w.records); n != 5 || w.records[2].Refused == "" || w.records[2].Tool != "never_listed" {
-		t.Errorf("%d records: %+v", n, w.records)
+	for _, r := range w.records[2:] {
+		if r.Refused == "" || !r.Failed || r.Session != "session-1" {
+			t.Errorf("the record of a call of no tool: %+v", r)
+		}
 	}
 	w.mu.Unlock()
 	// A panic is that call's alone.
@@ -360,6 +382,41 @@ func TestStop(t *testing.T) {
 	}
 	if diff := cmp.Diff([]ServerStatus{{"other", false}, {"tools", true}}, w.g.Servers()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestTools: a server is asked for its tools when the client asks, and again when that failed.
+func TestTools(t *testing.T) {
+	s := newTools()
+	w := start(t, map[string]Hosted{"tools": {Server: s}})
+	p := w.join(t, "tools", "")
+	broken := errors.New("it does not start")
+	s.list(broken, mcp.Tool{})
+	answer := p.ask(`{"jsonrpc":"2.0","id":"a","method":"tools/list"}`)
+	if e, _ := answer["error"].(map[string]any); answer["id"] != "a" || e["message"] != broken.Error() {
+		t.Errorf("%v", answer)
+	}
+	if got, isError := p.use(2, "echo", `{}`); !isError || got != broken.Error() {
+		t.Errorf("%q", got)
+	}
+	// mcp-go panics at such a schema.
+	s.list(nil, mcp.Tool{Name: "odd", RawInputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"a b"}}}`)})
+	if got, isError := p.use(3, "echo", `{}`); !isError || !strings.Contains(got, `"odd" cannot be offered`) {
+		t.Errorf("%q", got)
+	}
+	s.list(nil, mcp.Tool{})
+	if got, isError := p.use(4, "echo", `{}`); isError || got != " {}" {
+		t.Errorf("%q", got)
+	}
+	s.list(broken, mcp.Tool{})
+	if answer := p.ask(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`); answer["result"] == nil {
+		t.Errorf("it was asked again: %v", answer)
+	}
+	if _, err := w.g.Stop(""); err != nil {
+		t.Fatal(err)
+	}
+	if answer := p.ask(`{"jsonrpc":"2.0","id":6,"method":"tools/list"}`); answer["error"] == nil {
+		t.Errorf("a stopped server lists: %v", answer)
 	}
 }
 

@@ -90,8 +90,8 @@ func scopePaths(open []openScope) []string {
 	return all
 }
 
-// BrowserRefused writes down what the proxy of a run's browser refused.
-func (m *Manager) BrowserRefused(run string, rec egress.Record) {
+// BoxRefused writes down what the proxy of a run's browser, or of another hosted server's sandbox, refused.
+func (m *Manager) BoxRefused(run string, rec egress.Record) {
 	if r := m.live(run); r != nil {
 		r.auditEgress(rec)
 	}

@@ -22,13 +22,21 @@ type HostedRun struct {
 	Plan      *render.Plan
 	// Unattended says that nobody can be asked.
 	Unattended, ReadOnly bool
+	// Session gives the ACP session that a server's token stands for; "" where it is not known.
+	Session func(token string) string
+	// Secrets reads the files of secrets for a server's own sandbox, and writes down that it did.
+	Secrets func(context.Context, []render.SecretFile) ([]sandbox.File, error)
+	// Say writes a line into the run's log.
+	Say func(who, text string)
 }
 
 // A HostedServer is one server of one run. Event tells it what happens in the run's sessions; Close ends it with the
-// run, when no connection is left, or when the person stops it; it may be called more than once.
+// run, when no connection is left.
 type HostedServer interface {
 	gateway.Server
 	Event(acp.Event)
+	// Stop is the person's: what the server runs elsewhere is gone when it returns, and it starts nothing more.
+	Stop()
 	Close() error
 }
 
@@ -46,7 +54,7 @@ type hosted struct {
 const maxTokens = 4096
 
 // openHosted makes the run's hosted servers and listens for the sandbox's connections to them.
-func (r *Run) openHosted(_ context.Context, req types.RunRequest, _ *sandbox.Spec) error {
+func (r *Run) openHosted(ctx context.Context, req types.RunRequest, _ *sandbox.Spec) error {
 	if len(r.plan.Hosted) == 0 {
 		return nil
 	}
@@ -54,13 +62,17 @@ func (r *Run) openHosted(_ context.Context, req types.RunRequest, _ *sandbox.Spe
 		return fault.New(fault.Failed, "", "this handlerd hosts no MCP servers")
 	}
 	r.hosted.tokens, r.hosted.servers = map[string]string{}, map[string]HostedServer{}
-	run := HostedRun{ID: r.id, Agent: r.plan.Agent, Plan: r.plan, Unattended: req.Unattended || req.NeverAsk, ReadOnly: req.Answers == types.AnswersReads}
+	run := HostedRun{Session: r.sessionOf, Secrets: r.boxSecrets, Say: r.log.add,
+		ID: r.id, Agent: r.plan.Agent, Plan: r.plan, Unattended: req.Unattended || req.NeverAsk, ReadOnly: req.Answers == types.AnswersReads}
 	r.hosted.run = run
 	servers := map[string]gateway.Hosted{}
 	for _, h := range r.plan.Hosted {
 		filter := gateway.Filter{Allow: h.Allow, Deny: h.Deny}
 		if err := filter.Check(); err != nil {
 			return fault.Wrap(fault.Usage, err, "", "the tools of %s", h.Name)
+		}
+		if err := r.tryBox(ctx, h); err != nil {
+			return err
 		}
 		s, err := r.m.opts.Hosted(run, h)
 		if err != nil {
@@ -117,7 +129,7 @@ func (r *Run) tellHosted(e acp.Event) {
 	default:
 		return
 	}
-	for _, s := range r.hosted.servers {
+	for _, s := range r.hosted.servers { // they know nothing of each other
 		s.Event(e)
 	}
 }
@@ -191,12 +203,12 @@ func (m *Manager) StopServers(id, name string) ([]string, error) {
 		return nil, fault.Wrap(fault.NotFound, err, "see: handler gateway list "+r.id, "the run %s", r.id)
 	}
 	for _, n := range done {
+		r.hosted.servers[n].Stop()
 		rec := audit.Record{Kind: audit.KindTool, Run: r.id, Agent: r.plan.Agent, Subject: n, Verdict: audit.Refused, Reason: "the person stopped this server"}
 		if err := m.opts.Audit.Append(rec); err != nil {
 			m.log.Error("audit line not written", "run", r.id, "error", err)
 		}
 		r.log.add("handlerd", "you stopped the MCP server "+n)
-		r.warn("an MCP server was not closed", r.hosted.servers[n].Close())
 	}
 	return done, nil
 }

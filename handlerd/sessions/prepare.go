@@ -50,7 +50,7 @@ func (r *Run) openNetwork(ctx context.Context, req types.RunRequest, spec *sandb
 			env[name] = strings.NewReplacer("{url}", address, "{key}", key).Replace(value)
 		}
 	}
-	maps.Copy(env, proxyEnv())
+	maps.Copy(env, egress.Env())
 	spec.Env = env
 	r.egress, err = egress.New(egress.Options{
 		Rules: r.network.get, Ask: r.askNetwork, Upstreams: ups, Key: key,
@@ -71,20 +71,10 @@ func (r *Run) upstream(u render.Upstream) egress.Upstream {
 	}
 }
 
-// proxyEnv tells programs of the way out. What listens inside the sandbox is reached directly.
-func proxyEnv() map[string]string {
-	const proxy, direct = "http://" + sandbox.ProxyAddr, "127.0.0.1,localhost,::1"
-	return map[string]string{
-		"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "NO_PROXY": direct,
-		"http_proxy": proxy, "https_proxy": proxy, "no_proxy": direct,
-		"NODE_USE_ENV_PROXY": "1", // Node's own fetch knows no proxy without it
-	}
-}
-
 // serverEnv is what the plan's MCP servers are told of the sandbox by the engine: the way out, and the display.
 // Agents may start a server with an environment of its own, so the sandbox's is not enough.
 func serverEnv(display bool) []policy.Pair {
-	env := proxyEnv()
+	env := egress.Env()
 	if display {
 		env["WAYLAND_DISPLAY"], env["XDG_RUNTIME_DIR"] = sandbox.DisplayTarget, sandbox.RuntimeTarget
 	}

@@ -25,16 +25,38 @@ type Secrets interface {
 
 // readSecrets reads the bindings' secrets into files on the sandbox's tmpfs.
 func (r *Run) readSecrets(ctx context.Context, _ types.RunRequest, spec *sandbox.Spec) error {
-	files := slices.Clone(spec.Files)
-	for _, s := range r.plan.Secrets {
+	files, err := r.secretFiles(ctx, r.plan.Secrets, "a file in the sandbox")
+	spec.Files = append(slices.Clone(spec.Files), files...)
+	return err
+}
+
+// secretFiles reads secrets into files for one use.
+func (r *Run) secretFiles(ctx context.Context, list []render.SecretFile, use string) ([]sandbox.File, error) {
+	var files []sandbox.File
+	for _, s := range list {
 		value, err := r.m.opts.Secrets.Read(ctx, s.Source)
-		if err := r.usedSecret(s.Name, s.Source, "a file in the sandbox", err); err != nil {
-			return fault.Wrap(fault.Failed, err, secretHint(r.plan.Agent), "the secret %s", s.Name)
+		if err := r.usedSecret(s.Name, s.Source, use, err); err != nil {
+			return nil, fault.Wrap(fault.Failed, err, secretHint(r.plan.Agent), "the secret %s", s.Name)
 		}
 		files = append(files, sandbox.File{Path: s.Path, Mode: s.Mode, Content: []byte(value.Reveal())})
 	}
-	spec.Files = files
-	return nil
+	return files, nil
+}
+
+// boxSecrets reads secrets into files of a hosted server's own sandbox: anew at each start of one, so that they are kept
+// nowhere in between.
+func (r *Run) boxSecrets(ctx context.Context, list []render.SecretFile) ([]sandbox.File, error) {
+	return r.secretFiles(ctx, list, "a file in its server's own sandbox")
+}
+
+// tryBox reads a hosted server's secrets to see that they can be: a source that gives none is told of now, and not in the
+// middle of a turn.
+func (r *Run) tryBox(ctx context.Context, h render.Hosted) error {
+	if h.Box == nil {
+		return nil
+	}
+	_, err := r.boxSecrets(ctx, h.Box.Secrets)
+	return err
 }
 
 // tryKey reads the key of an upstream to see that it can be, and writes down that the run uses it.

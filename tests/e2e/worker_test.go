@@ -17,6 +17,7 @@ import (
 
 	"github.com/handlerd/handler/handlerd/browser"
 	"github.com/handlerd/handler/handlerd/egress"
+	"github.com/handlerd/handler/handlerd/mcpbox"
 	"github.com/handlerd/handler/handlerd/sessions"
 	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/sandbox"
@@ -60,16 +61,15 @@ func newWorkshop(t *testing.T, with ...func(*browser.SandboxOptions)) *workshop 
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := browser.SandboxOptions{
+	o := browser.SandboxOptions{Options: mcpbox.Options{
 		Driver:   s.driver,
 		Enforced: func(context.Context) (sandbox.Enforced, error) { return info.Enforced, nil },
 		Watch: func(ctx context.Context, id string, l sandbox.Limits, stop func(error)) {
 			sessions.WatchSandbox(ctx, s.driver, id, l, stop)
 		},
-		Audit: func(_ string, r egress.Record) { t.Logf("refused: %s:%d: %v", r.Host, r.Port, r.Verdict) },
 		Owner: workerOwner, RunRoot: filepath.Join(dir, "runs"), Guest: filepath.Join(the.bin, "handler-guest"),
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	}
+	}, Audit: func(_ string, r egress.Record) { t.Logf("refused: %s:%d: %v", r.Host, r.Port, r.Verdict) }}
 	for _, f := range with {
 		f(&o)
 	}

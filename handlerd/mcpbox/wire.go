@@ -1,4 +1,4 @@
-package browser
+package mcpbox
 
 import (
 	"bufio"
@@ -16,12 +16,14 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// Times and bounds of the connection to playwright-mcp.
+// Times and bounds of the connection to a server.
 const (
 	wireWrite = 10 * time.Second // for it to take one message
 	wireLeave = time.Second      // to finish a message whose caller has gone
 	wireNoise = 100              // lines that are no messages
 	wireParts = 100_000          // values of one message: in memory each is many times what it is in text
+
+	maxMessage = 1000 // bytes of what a server says of its progress
 )
 
 // A wireError is why we ended the connection ourselves.
@@ -29,25 +31,28 @@ type wireError struct{ text string }
 
 func (e *wireError) Error() string { return e.text }
 
-// A wire is mcp-go's connection to playwright-mcp: one JSON message a line. mcp-go's own has no bound on a line, and a
+// A wire is mcp-go's connection to a server: one JSON message a line. mcp-go's own has no bound on a line, and a
 // write of its cannot be given up. What comes is a sandbox's: it may be anything.
 type wire struct {
 	conn    net.Conn
+	program string        // in messages
+	changed func()        // the server has other tools; may be nil
 	writing chan struct{} // holds one token while somebody writes
-	asked   chan struct{} // one for each question of playwright-mcp's that is being answered
+	asked   chan struct{} // one for each question of the server's that is being answered
 
-	mu      sync.Mutex
-	waiting map[string]chan *transport.JSONRPCResponse // by request id; protected by mu
-	err     error                                      // why it ended; set before done is closed
-	done    chan struct{}
-	once    sync.Once
-	reader  sync.WaitGroup
+	mu       sync.Mutex
+	waiting  map[string]chan *transport.JSONRPCResponse        // by request id; protected by mu
+	progress map[string]func(done, total float64, text string) // by token; protected by mu
+	err      error                                             // why it ended; set before done is closed
+	done     chan struct{}
+	once     sync.Once
+	reader   sync.WaitGroup
 }
 
 var _ transport.Interface = (*wire)(nil)
 
-func newWire(conn net.Conn) *wire {
-	return &wire{conn: conn, writing: make(chan struct{}, 1), asked: make(chan struct{}, 4),
+func newWire(conn net.Conn, program string, changed func()) *wire {
+	return &wire{conn: conn, program: program, changed: changed, progress: map[string]func(done, total float64, text string){}, writing: make(chan struct{}, 1), asked: make(chan struct{}, 4),
 		waiting: map[string]chan *transport.JSONRPCResponse{}, done: make(chan struct{})}
 }
 
@@ -67,7 +72,7 @@ func (w *wire) Close() error {
 // GetSessionId is "": there are no sessions on a stream.
 func (w *wire) GetSessionId() string { return "" }
 
-// SetNotificationHandler does nothing: what playwright-mcp tells unasked is of no use, and a page may have caused it.
+// SetNotificationHandler does nothing: of what a server tells unasked, the wire itself takes what is of use.
 func (w *wire) SetNotificationHandler(func(mcp.JSONRPCNotification)) {}
 
 func (w *wire) end(err error) {
@@ -128,8 +133,8 @@ func (w *wire) send(ctx context.Context, message any) error {
 	if err != nil {
 		return fmt.Errorf("the message cannot be written: %w", err)
 	}
-	if len(line) > WorkerRequest {
-		return fmt.Errorf("the arguments are longer than %s", sizeText(WorkerRequest))
+	if len(line) > MaxRequest {
+		return fmt.Errorf("the arguments are longer than %s", SizeText(MaxRequest))
 	}
 	select {
 	case w.writing <- struct{}{}:
@@ -144,7 +149,7 @@ func (w *wire) send(ctx context.Context, message any) error {
 	defer stop()
 	if _, err := w.conn.Write(append(line, '\n')); err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = &wireError{"playwright-mcp takes no messages"}
+			err = &wireError{w.program + " takes no messages"}
 		}
 		w.end(err) // anything else is its end, which its sandbox tells of
 		return w.why()
@@ -157,7 +162,7 @@ func (w *wire) read() error {
 	r := bufio.NewReaderSize(w.conn, 64<<10)
 	noise := 0
 	for {
-		line, err := wireLine(r)
+		line, err := w.line(r)
 		if err != nil {
 			return err
 		}
@@ -165,11 +170,11 @@ func (w *wire) read() error {
 			continue
 		}
 		if intricate(line) {
-			return &wireError{"playwright-mcp gave a message of too many parts"}
+			return &wireError{w.program + " gave a message of too many parts"}
 		}
 		if !w.take(line) {
 			if noise++; noise > wireNoise {
-				return &wireError{"playwright-mcp writes what is no message"}
+				return &wireError{w.program + " writes what is no message"}
 			}
 		}
 	}
@@ -204,6 +209,7 @@ func (w *wire) take(line []byte) bool {
 	}
 	if m.Method != "" {
 		if m.ID.IsNil() {
+			w.notice(m.Method, line)
 			return true
 		}
 		select { // a question is answered beside, so that reading goes on; whoever asks too many gets no answer
@@ -226,7 +232,47 @@ func (w *wire) take(line []byte) bool {
 	return true
 }
 
-// decline answers what playwright-mcp asks of us: a ping, and nothing else.
+// notice takes what the server tells unasked: how far a call is, and that it has other tools now.
+func (w *wire) notice(method string, line []byte) {
+	switch method {
+	case "notifications/tools/list_changed":
+		if w.changed != nil {
+			w.changed()
+		}
+	case "notifications/progress":
+		var m struct {
+			Params struct {
+				Token    string  `json:"progressToken"` // ours are strings
+				Progress float64 `json:"progress"`
+				Total    float64 `json:"total"`
+				Message  string  `json:"message"`
+			} `json:"params"`
+		}
+		if json.Unmarshal(line, &m) != nil {
+			return
+		}
+		w.mu.Lock()
+		tell := w.progress[m.Params.Token]
+		w.mu.Unlock()
+		if tell != nil {
+			tell(m.Params.Progress, m.Params.Total, Shorten(m.Params.Message, maxMessage))
+		}
+	}
+}
+
+// onProgress has tell told of the progress of the call with a token, until the result is called.
+func (w *wire) onProgress(token string, tell func(done, total float64, text string)) (stop func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.progress[token] = tell
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.progress, token)
+	}
+}
+
+// decline answers what the server asks of us: a ping, and nothing else.
 func (w *wire) decline(id mcp.RequestId, method string) {
 	answer := transport.NewJSONRPCErrorResponse(id, mcp.METHOD_NOT_FOUND, "there is no such method here", nil)
 	if method == string(mcp.MethodPing) {
@@ -237,13 +283,13 @@ func (w *wire) decline(id mcp.RequestId, method string) {
 	_ = w.send(ctx, answer) // a connection that takes no answer is ended by send
 }
 
-// wireLine reads one line without its end, of at most MaxWorkerResult bytes and a little more for its envelope.
-func wireLine(r *bufio.Reader) ([]byte, error) {
+// line reads one line without its end, of at most MaxResult bytes and a little more for its envelope.
+func (w *wire) line(r *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := r.ReadSlice('\n')
-		if len(line)+len(part) > MaxWorkerResult+1<<10 {
-			return nil, &wireError{"playwright-mcp gave a result of more than " + sizeText(MaxWorkerResult)}
+		if len(line)+len(part) > MaxResult+1<<10 {
+			return nil, &wireError{w.program + " gave a result of more than " + SizeText(MaxResult)}
 		}
 		line = append(line, part...)
 		if errors.Is(err, bufio.ErrBufferFull) {

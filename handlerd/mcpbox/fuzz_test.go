@@ -1,4 +1,4 @@
-package browser
+package mcpbox
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// FuzzWorkerLines: whatever a sandbox says in place of playwright-mcp, a call ends and nothing panics.
-func FuzzWorkerLines(f *testing.F) {
+// FuzzLines: whatever a sandbox says in place of a server, a call ends and nothing panics.
+func FuzzLines(f *testing.F) {
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"### Result\n{}"}],"isError":false}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"image","data":7},{"type":"resource","resource":null},null,{"type":"audio"}]}}`,
@@ -24,8 +24,8 @@ func FuzzWorkerLines(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, lines []byte) {
 		ours, theirs := net.Pipe()
-		w := newWire(ours)
-		c := client.NewClient(w, client.WithProtocolVersion(workerProtocol))
+		w := newWire(ours, "it", nil)
+		c := client.NewClient(w, client.WithProtocolVersion(protocol))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if err := c.Start(ctx); err != nil {
@@ -42,10 +42,10 @@ func FuzzWorkerLines(f *testing.F) {
 			theirs.Close()
 		}()
 		req := mcp.InitializeRequest{}
-		req.Params.ProtocolVersion = workerProtocol
+		req.Params.ProtocolVersion = protocol
 		_, _ = c.Initialize(ctx, req)
 		call := mcp.CallToolRequest{}
-		call.Params.Name = "browser_click"
+		call.Params.Name = "click"
 		if r, err := c.CallTool(ctx, call); err == nil && r == nil {
 			t.Error("neither a result nor an error")
 		}

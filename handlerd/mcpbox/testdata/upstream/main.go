@@ -1,4 +1,4 @@
-// Command upstream stands in for playwright-mcp in the tests of workers: it speaks MCP on its standard input and output,
+// Command upstream stands in for a hosted server, and for playwright-mcp in the tests of workers: it speaks MCP on its standard input and output,
 // and its tools are what can go wrong.
 package main
 
@@ -56,6 +56,9 @@ func main() {
 		time.Sleep(time.Hour) // waits for nothing: the test ends it
 	}
 	files := os.Getenv("HANDLER_BROWSER_FILES")
+	if files == "" {
+		files = os.TempDir()
+	}
 	if err := os.MkdirAll(filepath.Join(files, "out"), 0o700); err != nil {
 		panic(err)
 	}
@@ -77,16 +80,46 @@ func main() {
 				"serverInfo": map[string]string{"name": "upstream", "version": "1"}}})
 		case "notifications/cancelled":
 			cancelled <- struct{}{}
+		case "tools/list":
+			list(m)
 		case "tools/call":
 			go call(m, files)
 		}
 	}
 }
 
+// list gives the tools in two pages, or what UPSTREAM says is wrong with them.
+func list(m message) {
+	var p struct{ Cursor string }
+	_ = json.Unmarshal(m.Params, &p) // there may be none
+	tool := func(name string) map[string]any {
+		return map[string]any{"name": name, "description": "does " + name, "inputSchema": map[string]any{
+			"type": "object", "oneOf": []any{map[string]any{"required": []string{"n"}}}, "x-mine": true}}
+	}
+	result := map[string]any{}
+	switch how := os.Getenv("UPSTREAM"); {
+	case how == "no-tools":
+		send(message{ID: m.ID, Error: map[string]any{"code": -32000, "message": "none today"}})
+		return
+	case how == "odd-name":
+		result["tools"] = []any{tool("a b")}
+	case how == "no-schema":
+		result["tools"] = []any{map[string]any{"name": "bare"}}
+	case how == "endless":
+		result["tools"], result["nextCursor"] = []any{tool("again")}, "more"
+	case p.Cursor == "":
+		result["tools"], result["nextCursor"] = []any{tool("echo"), tool("env")}, "2"
+	default:
+		result["tools"] = []any{tool("kill"), tool("progress"), tool("hang"), tool("read"), tool("changed")}
+	}
+	send(message{ID: m.ID, Result: result})
+}
+
 func call(m message, files string) {
 	var p struct {
 		Name      string
 		Arguments map[string]any
+		Meta      struct{ ProgressToken any } `json:"_meta"`
 	}
 	if json.Unmarshal(m.Params, &p) != nil {
 		panic("no parameters: " + string(m.Params))
@@ -98,6 +131,16 @@ func call(m message, files string) {
 		text(m.ID, string(b), false)
 	case "env":
 		text(m.ID, strings.Join(os.Environ(), "\n"), false)
+	case "read":
+		b, err := os.ReadFile(p.Arguments["path"].(string))
+		text(m.ID, fmt.Sprint(string(b), err), false)
+	case "changed":
+		send(message{Method: "notifications/tools/list_changed"})
+		text(m.ID, "said", false)
+	case "progress":
+		b, _ := json.Marshal(map[string]any{"progressToken": p.Meta.ProgressToken, "progress": 1, "total": 4, "message": "a quarter\x1b"})
+		send(message{Method: "notifications/progress", Params: b})
+		text(m.ID, "done", false)
 	case "big":
 		text(m.ID, strings.Repeat("x", int(n)), false)
 	case "hang":
