@@ -165,11 +165,7 @@ func TestTenThousand(t *testing.T) {
 	if n := len(all(t, s, id)); n != 10_000 {
 		t.Fatalf("%d events", n)
 	}
-	read := time.Since(began)
-	t.Logf("written in %v, read in %v", wrote, read)
-	if read > time.Second {
-		t.Errorf("reading them took %v", read)
-	}
+	t.Logf("written in %v, read in %v", wrote, time.Since(began))
 }
 
 // BenchmarkShorten is what a long line costs the relay that carries it: its picture or its text is left out without a copy.
