@@ -21,6 +21,7 @@ func (m *Manager) ArtifactChanged(a types.Artifact, removed bool) {
 	r := m.runs[a.Run]
 	m.mu.Unlock()
 	if r == nil {
+		m.tellSession(a, removed)
 		return
 	}
 	text := fmt.Sprintf("kept %s (%d bytes): handler artifacts get %s", a.Name, a.Bytes, a.ID[:min(8, len(a.ID))])
@@ -29,6 +30,22 @@ func (m *Manager) ArtifactChanged(a types.Artifact, removed bool) {
 	}
 	r.log.artifact(text, a, removed)
 	r.recorder.artifact(a, removed)
+}
+
+// tellSession writes an artifact of a run that has ended into its session.
+func (m *Manager) tellSession(a types.Artifact, removed bool) {
+	if m.opts.History == nil || a.Session == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), recordWait)
+	defer cancel()
+	id, err := m.opts.History.Known(ctx, a.Agent, a.Session)
+	if err != nil || id == "" {
+		return
+	}
+	if _, err := m.opts.History.Get(ctx, id); err == nil { // it is in memory then
+		m.opts.History.Queue(id, types.EventArtifact, "", types.EventArtifactData{Artifact: a, Removed: removed})
+	}
 }
 
 // ApprovalChanged writes what happens to a question into the session that it is about. It is the queue's Options.Changed.

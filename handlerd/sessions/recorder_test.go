@@ -221,6 +221,11 @@ func TestRecorder(t *testing.T) {
 	if got := strings.Join(words, " "); !strings.HasPrefix(got, "run prompt turn question answered update") || !strings.HasSuffix(got, "turn run") {
 		t.Errorf("got %s", got)
 	}
+	r.Abort()
+	r.m.ArtifactChanged(types.Artifact{ID: "x", Run: r.id, Agent: "web", Session: "s", Name: "late.png"}, true)
+	if words, _ := events(t, s, id); words[len(words)-1] != types.EventArtifact {
+		t.Errorf("an artifact of the session that was removed later is not told: %v", words)
+	}
 	var prompt types.EventPromptData
 	var question types.EventQuestionData
 	var answered types.EventAnsweredData
