@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,7 +31,6 @@ func TestPage(t *testing.T) {
 		t.Fatal("chromium is not installed; hack/prepare test installs it")
 	}
 	more := map[string]command{"page": func(ts *testscript.TestScript, neg bool, args []string) { cmdPage(ts, neg, args, modules) }}
-	maps.Copy(more, modelCommands())
 	runScripts(t, func(name string) bool { return strings.HasPrefix(name, "page") }, more)
 }
 
