@@ -17,7 +17,7 @@ import (
 //
 //	PATH=VALUE    the value at PATH is VALUE: a string's text, or JSON byte for byte (so 1 is not 1.0)
 //	PATH~REGEXP   its text, or its JSON, fits REGEXP
-//	PATH#N        it is an array or object of N elements
+//	PATH%N        it is an array or object of N elements (a script takes what follows "#" for a comment)
 //	PATH          it is there
 //	!COND         the condition does not hold
 //	NAME:=PATH    it is there, and its text or JSON becomes the variable NAME; of NAME:=PATH~REGEXP it is what the first
@@ -29,14 +29,14 @@ type cond struct {
 	not  bool
 	name string
 	path []string
-	op   byte // '=', '~', '#' or 0
+	op   byte // '=', '~', '%' or 0
 	want string
 	re   *regexp.Regexp
 }
 
 type condList []cond
 
-var condForm = regexp.MustCompile(`(?s)^(!?)(?:([A-Z][A-Z0-9_]*):=)?([^=~#]+?)(?:([=~#])(.*))?$`)
+var condForm = regexp.MustCompile(`(?s)^(!?)(?:([A-Z][A-Z0-9_]*):=)?([^=~%]+?)(?:([=~%])(.*))?$`)
 
 func parseCond(text string) (cond, error) {
 	m := condForm.FindStringSubmatch(text)
@@ -102,7 +102,7 @@ func (c cond) holds(values []json.RawMessage) json.RawMessage {
 			ok = string(v) == c.want || isString(v) && textOf(v) == c.want
 		case '~':
 			ok = c.re.MatchString(textOf(v))
-		case '#':
+		case '%':
 			ok = strconv.Itoa(len(children(v))) == c.want
 		}
 		if ok {
@@ -202,8 +202,8 @@ func TestCond(t *testing.T) {
 		want bool
 	}{
 		{"id=7", true}, {"id=7.0", false}, {"text=a b", true}, {`text="a b"`, true}, {"text~^a", true}, {"text~^b", false},
-		{"list.0.n=1.0", true}, {"list.0.n=1", false}, {"list.*.n=x", true}, {"list.*.n=y", false}, {"list#2", true}, {"list#3", false},
-		{"none=null", true}, {"none", true}, {"gone", false}, {"!gone", true}, {"!id=7", false}, {"!list.*.n=y", true}, {".~null", true}, {".#4", true},
+		{"list.0.n=1.0", true}, {"list.0.n=1", false}, {"list.*.n=x", true}, {"list.*.n=y", false}, {"list%2", true}, {"list%3", false},
+		{"none=null", true}, {"none", true}, {"gone", false}, {"!gone", true}, {"!id=7", false}, {"!list.*.n=y", true}, {".~null", true}, {".%4", true},
 	} {
 		l, err := parseCondList([]string{c.cond})
 		if err != nil {
