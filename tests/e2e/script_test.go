@@ -66,6 +66,8 @@ type command = func(ts *testscript.TestScript, neg bool, args []string)
 //	forward NAME RUN PORT [FLAG…]  handler forward, in the background; NAME becomes its host:port, NAME_URL its address
 //	forward-ends NAME [INT]   it ends by itself, or by Ctrl-C
 //	fetch [-host HOST] URL    a page, as a browser on the host asks for it
+//	web-login NAME [FLAG…]    handler web, and a browser that is logged in: its headers are NAME and NAME_TOKEN (see web_test.go)
+//	web-ask [-only] [-body TEXT] METHOD URL [HEADER…]  a request with exactly these headers; status, headers and body are stdout
 //	say HOST:PORT TEXT        a line over TCP, and what is answered
 //	full-disk DIR handler ARG…  the command line, with DIR on a disk that is full
 //
@@ -228,6 +230,8 @@ func commands() map[string]command {
 		"forward-ends": cmdForwardEnds,
 		"fetch":        cmdFetch,
 		"say":          cmdSay,
+		"web-login":    cmdWebLogin,
+		"web-ask":      cmdWebAsk,
 
 		"processes-gone": cmdProcessesGone,
 	}
