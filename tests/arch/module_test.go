@@ -49,10 +49,11 @@ func TestNoReplace(t *testing.T) {
 	}
 }
 
-// TestNoBannedWords: what is left to do is an issue, not a word in a file.
+// TestNoBannedWords: what is left to do is an issue, not a word in a file; and no merge is left half done.
 func TestNoBannedWords(t *testing.T) {
 	banned := []string{"TO" + "DO", "FIX" + "ME"}
 	dir := root(t)
+	rel := func(path string) string { return strings.TrimPrefix(path, dir+"/") }
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return nil // taken away while we walk
@@ -81,12 +82,11 @@ func TestNoBannedWords(t *testing.T) {
 			return nil
 		}
 		for i, line := range strings.Split(string(text), "\n") {
+			if conflict(line) {
+				t.Errorf("%s:%d: is the mark of a merge that was not solved", rel(path), i+1)
+			}
 			if word := bannedIn(line, banned); word != "" {
-				rel, err := filepath.Rel(dir, path)
-				if err != nil {
-					return err
-				}
-				t.Errorf("%s:%d: has the word %s; do it, or file an issue", rel, i+1, word)
+				t.Errorf("%s:%d: has the word %s; do it, or file an issue", rel(path), i+1, word)
 			}
 		}
 		return nil
@@ -114,6 +114,11 @@ func bannedIn(line string, banned []string) string {
 	return ""
 }
 
+// conflict tells whether a line is what git leaves where two changes met.
+func conflict(line string) bool {
+	return strings.HasPrefix(line, strings.Repeat("<", 7)+" ") || strings.HasPrefix(line, strings.Repeat(">", 7)+" ")
+}
+
 func letter(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
@@ -124,6 +129,16 @@ func TestBannedIn(t *testing.T) {
 	} {
 		if got := bannedIn(line, []string{"XX"}); got != want {
 			t.Errorf("bannedIn(%q) is %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestConflict(t *testing.T) {
+	for line, want := range map[string]bool{
+		strings.Repeat("<", 7) + " HEAD": true, strings.Repeat(">", 7) + " 1234567": true, strings.Repeat("<", 8): false, "": false, "a < b": false,
+	} {
+		if conflict(line) != want {
+			t.Errorf("conflict(%q) is not %v", line, want)
 		}
 	}
 }

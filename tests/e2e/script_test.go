@@ -69,6 +69,8 @@ type command = func(ts *testscript.TestScript, neg bool, args []string)
 //	web-login NAME [FLAG…]    handler web, and a browser that is logged in: its headers are NAME and NAME_TOKEN (see web_test.go)
 //	web-ask [-only] [-body TEXT] METHOD URL [HEADER…]  a request with exactly these headers; status, headers and body are stdout
 //	say HOST:PORT TEXT        a line over TCP, and what is answered
+//	api METHOD PATH [FILE [HEADER…]]  a request to the API; the answer is stdout (see api_test.go)
+//	api-event SESSION COND…   the next event of a session that meets every condition
 //	full-disk DIR handler ARG…  the command line, with DIR on a disk that is full
 //
 // Background commands are testscript's own: exec handler run … &name&.
@@ -154,6 +156,7 @@ type script struct {
 	known     map[string][]process // what was seen of a run, by its id
 	there     *watcher             // who is there to be asked; nil if nobody is
 	forwards  map[string]*forwarded
+	seen      map[string]int64 // the number of the last event of a session that was waited for
 }
 
 type scriptKey struct{}
@@ -232,6 +235,8 @@ func commands() map[string]command {
 		"say":          cmdSay,
 		"web-login":    cmdWebLogin,
 		"web-ask":      cmdWebAsk,
+		"api":          cmdAPI,
+		"api-event":    cmdAPIEvent,
 
 		"processes-gone": cmdProcessesGone,
 	}

@@ -21,8 +21,8 @@ const (
 	PathDisplay = "/v1/display"
 	// PathFolders: GET ?under=FOLDER gives Folders, for choosing a scope; none is the home folder.
 	PathFolders = "/v1/folders"
-	// PathAudit: GET ?last=N&kind=&agent=&run=&session=&verdict=&follow=1 gives a stream of AuditRecord, a line each (or
-	// server-sent events, by Accept), oldest first. kind may be there several times.
+	// PathAudit: GET ?last=N&kind=&agent=&run=&session=&verdict=&follow=1 gives a stream of AuditRecord, a line each,
+	// oldest first. kind may be there several times.
 	PathAudit = "/v1/audit"
 	// PathOpenAPI: GET gives the OpenAPI description of all this.
 	PathOpenAPI = "/v1/openapi.json"
