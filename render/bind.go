@@ -181,7 +181,7 @@ func (b *builder) addonServer(m *addons.Manifest, binding agents.Binding, env ma
 			return errors.New("the browser of a hosted server always has its own sandbox (A.7)")
 		}
 		if len(binding.Secrets) > 0 {
-			return errors.New("a hosted server gets no secrets of the binding's (F.1)")
+			return errors.New("the guarded browser takes no secrets, and no login with them (F.1): leave them out, or use the browser beside the agent: placement = \"sandbox\"")
 		}
 		b.hostServer(m, binding, nil)
 		return nil

@@ -73,7 +73,8 @@ func (w *wired) wireBrowser(guest string, resolver egress.Resolver) error {
 	box.Logger = log
 	launcher := browser.NewLauncher(browser.SandboxOptions{
 		Options: box, Denied: denied,
-		Audit: func(run string, r egress.Record) { w.runs.BoxRefused(run, r) },
+		Audit:  func(run string, r egress.Record) { w.runs.BoxRefused(run, r) },
+		Failed: func(run string, f egress.Failure) { w.runs.BoxFailed(run, f) },
 	})
 	var names lookup = &net.Resolver{PreferGo: true}
 	if resolver != nil {

@@ -66,6 +66,7 @@ func (w *wired) serverSpec(run sessions.HostedRun, h render.Hosted, network poli
 		},
 		Network:    func() policy.Network { return network },
 		Audit:      func(r egress.Record) { w.runs.BoxRefused(run.ID, r) },
+		Failed:     func(f egress.Failure) { w.runs.BoxFailed(run.ID, f) },
 		LaunchTime: mcpbox.ServerLaunchTime, CallTime: mcpbox.ServerCallTime, Closed: errors.New("its session is over"),
 		StderrLine: func(line []byte) { run.Say("server "+h.Name, strings.ToValidUTF8(string(line), "·")) },
 		Discreet:   true,

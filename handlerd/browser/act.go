@@ -180,10 +180,13 @@ func (u *use) asks(f facts) bool {
 // script says whether a link runs a script of its page instead of leading anywhere.
 func script(target string) bool { return strings.HasPrefix(strings.ToLower(target), "javascript:") }
 
+// unattended is why nobody is asked.
+const unattended = "this run is unattended: it was started with --unattended, or where there was no terminal"
+
 // approve asks the person about an action, and looks again after the answer: an approval is for what was shown (F.4).
 func (u *use) approve(ctx context.Context, a action, before facts) (facts, error) {
 	if u.policy.Unattended {
-		return facts{}, refuse("F.4", "acting on "+u.where(before)+" needs an approval, and this run is unattended", "Do what needs no approval, or leave it for your person")
+		return facts{}, refuse("F.4", "acting on "+u.where(before)+" needs an approval, and "+unattended, "Do what needs no approval, or leave it for your person")
 	}
 	q := u.question(a, before)
 	if err := u.ask(ctx, q); err != nil {

@@ -16,7 +16,14 @@ func TestLazy(t *testing.T) {
 	r := newRig(t, Limits{})
 	r.refused("browser_snapshot", `{}`, "F.3", "browser_navigate")
 	r.refused("browser_click", `{"target":"e2"}`, "F.3")
-	r.refused("browser_navigate", `{"url":"http://10.0.0.1/"}`, "F.5")
+	for url, says := range map[string]string{
+		"http://10.0.0.1:8080/":         "handler agent edit web --browser-network rules --private 10.0.0.1:8080",
+		"http://localhost:5173/":        "opened as http://NAME.workspace.invalid/. A page of your person's own network they can allow: handler agent edit web --browser-network rules --private 127.0.0.1:5173",
+		"http://[::1]/":                 "--private [::1]:80",
+		"http://169.254.169.254/latest": "!--private",
+	} {
+		r.refused("browser_navigate", `{"url":"`+url+`"}`, "F.5", says)
+	}
 	r.refused("browser_nonsense", `{}`, "there is no tool", "tools/list")
 	if n := r.started(); n != 0 {
 		t.Fatalf("%d browsers were started", n)

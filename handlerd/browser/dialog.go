@@ -74,7 +74,7 @@ func (u *use) answer(ctx context.Context, a action, kind string, urls []string, 
 	}
 	if external {
 		if u.policy.Unattended {
-			return nil, refuse("F.4", "answering it needs an approval, and this run is unattended", "Leave it for your person")
+			return nil, refuse("F.4", "answering it needs an approval, and "+unattended, "Leave it for your person")
 		}
 		q := u.newQuestion(a.verb, urls...)
 		q.Values, q.Says = a.values, a.says

@@ -20,6 +20,8 @@ type SandboxOptions struct {
 	mcpbox.Options
 	// Audit is told of every destination that a worker's proxy refused, but for what comes between turns.
 	Audit func(run string, r egress.Record)
+	// Failed is told of every destination that it let out and did not reach. May be nil.
+	Failed func(run string, f egress.Failure)
 	// Denied are rules that count whatever a WorkerSpec's Network says: see [ParseDenied]. May be empty.
 	Denied []policy.Rule
 }
@@ -96,6 +98,11 @@ func (l *SandboxLauncher) Launch(ctx context.Context, s WorkerSpec) (Worker, err
 		Audit: func(r egress.Record) {
 			if r.Verdict.Rule != cutOff().Rule {
 				l.o.Audit(s.Run, r)
+			}
+		},
+		Failed: func(f egress.Failure) {
+			if l.o.Failed != nil {
+				l.o.Failed(s.Run, f)
 			}
 		},
 		LaunchTime: WorkerLaunchTime, CallTime: WorkerCallTime, Closed: ErrWorkerClosed,

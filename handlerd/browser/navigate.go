@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -63,7 +64,7 @@ func (u *use) goTo(ctx context.Context, raw string, going func(context.Context) 
 	}
 	u.collect(ctx)
 	if got.failed != "" {
-		return refuse("F.1", "the page could not be opened: "+shorten(firstLine(u.s.mask(got.failed)), 300), loadHint(got.failed))
+		return refuse("F.1", "the page could not be opened: "+shorten(firstLine(u.s.mask(got.failed)), 300), u.loadHint(got.failed, u.s.place(raw)))
 	}
 	return nil
 }
@@ -82,8 +83,11 @@ func firstLine(s string) string {
 	return s
 }
 
-// loadHint says what a browser's network error means here.
-func loadHint(failed string) string {
+// loadHint says what a browser's network error at a place means here.
+func (u *use) loadHint(failed string, p place) string {
+	if found, ok := u.s.lookups[p.host]; ok && len(found.addrs) == 0 {
+		return p.host + " has no address: the name is wrong, or your person's machine resolves no names at this time"
+	}
 	switch {
 	case strings.Contains(failed, "ERR_TUNNEL_CONNECTION_FAILED"), strings.Contains(failed, "ERR_BLOCKED"):
 		return "The network rules do not let it through, or the host does not answer"
@@ -112,12 +116,30 @@ func (u *use) mayVisit(ctx context.Context, raw string) error {
 		return nil
 	}
 	if err := u.s.public(ctx, u.policy.Network, p); err != nil {
-		return refuse("F.5", shorten(err.Error(), 300), "The browser goes to public pages only")
+		return refuse("F.5", shorten(err.Error(), 300), u.privateHint(p))
 	}
 	if v := u.policy.Network.Decide(p.host, p.port); v.Action == policy.Refuse {
 		return refuse(v.Rule, v.Reason, v.Hint)
 	}
 	return u.mayEnter(ctx, p)
+}
+
+// privateHint says what can be done about a place that is not public: by the agent, if it means the workspace's own
+// server, and by the person. What has no such rule (link-local: the cloud's metadata) gets no advice.
+func (u *use) privateHint(p place) string {
+	hint := "The browser goes to public pages only"
+	addr, literal := netip.ParseAddr(p.host)
+	switch {
+	case loopback(p.host):
+		hint += ". What the workspace serves itself is registered in .handler/public-apps.json and opened as http://NAME.workspace.invalid/"
+		if literal != nil {
+			addr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		}
+	case literal != nil || !addr.IsPrivate():
+		return hint
+	}
+	return hint + ". A page of your person's own network they can allow: handler agent edit " + u.policy.Agent +
+		" --browser-network rules --private " + netip.AddrPortFrom(addr, p.port).String()
 }
 
 // hosted says whether an address is one that handlerd will answer once the browser is there.
@@ -134,7 +156,7 @@ func (u *use) mayEnter(ctx context.Context, p place) error {
 		return nil
 	}
 	if u.policy.Unattended {
-		return refuse("F.4", "going to "+p.origin+" needs an approval, and this run is unattended",
+		return refuse("F.4", "going to "+p.origin+" needs an approval, and "+unattended,
 			"Your person can allow the host beforehand: handler agent edit "+u.policy.Agent+" --allow "+policy.Wanted(p.host, p.port))
 	}
 	q := u.newQuestion("go to")

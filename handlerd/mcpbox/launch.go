@@ -60,7 +60,7 @@ func (b *Box) start(ctx context.Context) error {
 func (b *Box) openNetwork(context.Context) (err error) {
 	o := &b.l.o
 	b.egress, err = egress.New(egress.Options{
-		Rules: b.spec.Network, Local: b.spec.Local, Audit: b.spec.Audit,
+		Rules: b.spec.Network, Local: b.spec.Local, Audit: b.spec.Audit, Failed: b.spec.Failed,
 		Resolver: o.Resolver, Dialer: o.Dialer, Pool: b.l.pool, Logger: b.log, OwnListeners: o.OwnListeners,
 	})
 	return err

@@ -90,6 +90,8 @@ type Spec struct {
 	Local func(host string) http.Handler
 	// Audit is told of every destination that the box's proxy refused.
 	Audit func(egress.Record)
+	// Failed is told of what the rules let out and what came to nothing all the same. It may be nil.
+	Failed func(egress.Failure)
 
 	LaunchTime time.Duration // from the start of the sandbox to the server's first answer
 	CallTime   time.Duration // of one call: a server that does not answer for so long is ended

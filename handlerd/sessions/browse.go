@@ -44,6 +44,13 @@ func (m *Manager) BrowserPolicy(run string) (browser.Policy, bool) {
 	return p, true
 }
 
+// BoxFailed puts into a run's log what the proxy of one of its browsers or hosted servers could not reach.
+func (m *Manager) BoxFailed(run string, f egress.Failure) {
+	if r := m.live(run); r != nil {
+		r.egressFailed(f)
+	}
+}
+
 // OpenScopeFile opens a regular file of a run's scopes for an upload: browser.Options.OpenFile.
 func (m *Manager) OpenScopeFile(run, path string) (io.ReadCloser, error) {
 	r := m.live(run)

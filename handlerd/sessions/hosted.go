@@ -202,13 +202,15 @@ func (m *Manager) StopServers(id, name string) ([]string, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.NotFound, err, "see: handler gateway list "+r.id, "the run %s", r.id)
 	}
-	for _, n := range done {
-		r.hosted.servers[n].Stop()
+	for _, n := range done { // written down first: taking down a sandbox takes a while, and the run may end meanwhile
 		rec := audit.Record{Kind: audit.KindTool, Run: r.id, Agent: r.plan.Agent, Subject: n, Verdict: audit.Refused, Reason: "the person stopped this server"}
 		if err := m.opts.Audit.Append(rec); err != nil {
 			m.log.Error("audit line not written", "run", r.id, "error", err)
 		}
 		r.log.add("handlerd", "you stopped the MCP server "+n)
+	}
+	for _, n := range done {
+		r.hosted.servers[n].Stop()
 	}
 	return done, nil
 }

@@ -27,6 +27,9 @@ type textPrinter struct {
 	err     error
 }
 
+// failedWidth is how many columns of a failure are shown, over several lines of a terminal where it takes so many.
+const failedWidth = 480
+
 // Colours, named by what they mean.
 const (
 	styleDim    = "2"
@@ -169,7 +172,11 @@ func (p *textPrinter) toolDone(e event) {
 	delete(p.saved, e.Tool)
 	p.done = append(p.done, e.Tool)
 	p.done = p.done[max(0, len(p.done)-100):]
-	text := Fit(strings.Join(parts, "  "), p.width-4)
+	width := p.width - 4
+	if e.Status != jsonrpc.StatusCompleted { // why it failed, and what to do, is at its end
+		width = max(width, failedWidth)
+	}
+	text := Fit(strings.Join(parts, "  "), width)
 	if len(saved) == 1 { // the path must never be cut
 		text += "  " + p.savedText(saved[0])
 		saved = nil
