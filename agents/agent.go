@@ -22,7 +22,11 @@ type Agent struct {
 	Harness     string `toml:"harness"`
 	Description string `toml:"description"`
 	Toolbox     string `toml:"toolbox"` // "" for the default one (A.8)
-	Display     bool   `toml:"display"` // "Show windows on my screen and paste images"
+	// Display is "Show windows on my screen and paste images": none, the person's own, or one that the sandbox has to
+	// itself and the person watches.
+	Display Display `toml:"display"`
+	// DisplaySize is that of a display of the sandbox's own, WIDTHxHEIGHT in pixels; DefaultDisplaySize if empty.
+	DisplaySize string `toml:"display_size"`
 
 	// DisplayStrict refuses a display whose compositor lets the sandbox do more than show windows (A.6).
 	DisplayStrict bool `toml:"display_strict"`

@@ -107,9 +107,6 @@ func (n *Network) Forgets(rule string) (found bool) {
 	return found
 }
 
-// SetDisplay says whether runs show windows on the person's screen.
-func (a *Agent) SetDisplay(on bool) { a.Display = on }
-
 // SetSecret says where a secret of the harness's upstreams comes from, as ParseSecret reads it, or with a dot in its
 // name, ADDON.SECRET, one of a binding's that is there. "" takes it away.
 func (a *Agent) SetSecret(name, source string) error {

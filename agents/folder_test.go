@@ -145,7 +145,9 @@ func TestEdits(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	a.SetDisplay(true)
+	if err := a.SetDisplay("true"); err != nil {
+		t.Fatal(err)
+	}
 	want := `harness = "demo"
 display = true
 

@@ -16,7 +16,13 @@ func Format(a *Agent) []byte {
 	w.text("harness", a.Harness)
 	w.text("description", a.Description)
 	w.text("toolbox", a.Toolbox)
-	w.flag("display", a.Display)
+	switch a.Display {
+	case DisplayWayland:
+		w.flag("display", true)
+	default:
+		w.text("display", string(a.Display))
+	}
+	w.text("display_size", a.DisplaySize)
 	w.flag("display_strict", a.DisplayStrict)
 	for _, s := range a.Scopes {
 		w.table("[[scopes]]")

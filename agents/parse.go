@@ -77,7 +77,7 @@ func (a *Agent) Validate() error {
 	if err := oneLine("description", a.Description, maxLine); err != nil {
 		return err
 	}
-	for _, step := range []func() error{a.checkScopes, a.checkBindings, a.checkMCP, a.checkNetwork, a.checkBrowser, a.checkLimits,
+	for _, step := range []func() error{a.checkDisplay, a.checkScopes, a.checkBindings, a.checkMCP, a.checkNetwork, a.checkBrowser, a.checkLimits,
 		a.checkPolicy, a.checkSecrets, a.checkEnv} {
 		if err := step(); err != nil {
 			return err

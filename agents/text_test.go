@@ -117,7 +117,7 @@ func TestEdited(t *testing.T) {
 	if text, lost := Edited("web", before, a); lost || string(text) != "# mine\nharness = \"demo\"\n[network]\nallow = [\"a.example\", \"b.example\"] # why\n" {
 		t.Errorf("lost %v:\n%s", lost, text)
 	}
-	a.Display = true
+	a.Display = DisplayWayland
 	if text, lost := Edited("web", before, a); !lost || !strings.Contains(string(text), "display = true") {
 		t.Errorf("lost %v:\n%s", lost, text)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // MaxBytes bounds a configuration file: larger ones are refused before they are parsed.
@@ -53,7 +54,7 @@ func Decode(file string, data []byte, v any) error {
 	if len(data) > MaxBytes {
 		return Errorf(file, "is %d bytes; at most %d are read", len(data), MaxBytes)
 	}
-	dec := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields()
+	dec := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().EnableUnmarshalerInterface()
 	err := dec.Decode(v)
 	if err == nil {
 		return nil
@@ -71,6 +72,10 @@ func Decode(file string, data []byte, v any) error {
 	}
 	return Errorf(file, "%s", strings.TrimPrefix(err.Error(), "toml: "))
 }
+
+// ValueError is what an UnmarshalTOML method returns for a value that it does not take: raw is what it was given, so that
+// the error of Decode says where that stands. Clip what text repeats of it.
+func ValueError(raw []byte, text string) error { return unstable.NewParserError(raw, "%s", text) }
 
 // Clip bounds what an error repeats of an input.
 func Clip(s string) string {

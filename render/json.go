@@ -30,7 +30,7 @@ type planView struct {
 	Agent     string         `json:"agent"`
 	Harness   string         `json:"harness"`
 	Sandbox   sandboxView    `json:"sandbox"`
-	Display   bool           `json:"display,omitempty"`
+	Display   string         `json:"display,omitempty"`
 	Strict    bool           `json:"displayStrict,omitempty"`
 	Session   sessionView    `json:"session"`
 	Network   []string       `json:"network"`
@@ -128,7 +128,7 @@ type secretView struct {
 
 func viewOf(p *Plan) planView {
 	v := planView{
-		Agent: p.Agent, Harness: p.Harness, Display: p.Display, Strict: p.DisplayStrict, Policy: p.Policy, Notices: p.Notices, Sandbox: viewOfSpec(p.Sandbox),
+		Agent: p.Agent, Harness: p.Harness, Display: string(p.Display), Strict: p.DisplayStrict, Policy: p.Policy, Notices: p.Notices, Sandbox: viewOfSpec(p.Sandbox),
 		Session: sessionView{MCPServers: []MCPServer{}, SessionMCP: p.SessionMCP, SessionsPerRun: p.SessionsPerRun, MCPTransports: p.MCPTransports},
 		Unknown: p.Network.Unknown,
 	}

@@ -23,7 +23,9 @@ type Plan struct {
 	// scopes, each over those that hold it, and its Dir is in one of them; both are unresolved: the engine checks
 	// and resolves them.
 	Sandbox sandbox.Spec
-	Display bool // the agent was saved with display = true
+	Display agents.Display // what the agent was saved with
+	// ScreenWidth and ScreenHeight are those of a display of the sandbox's own, in pixels.
+	ScreenWidth, ScreenHeight int
 	// DisplayStrict refuses a display that gives more than windows (A.6).
 	DisplayStrict bool
 	Limits        agents.RunLimits

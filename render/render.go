@@ -114,6 +114,9 @@ func (b *builder) base() error {
 		return err
 	}
 	p.Agent, p.Harness, p.Display, p.DisplayStrict = a.Name, h.Name, a.Display, a.DisplayStrict
+	if p.ScreenWidth, p.ScreenHeight, err = a.ScreenSize(); err != nil {
+		return err
+	}
 	p.SessionMCP, p.SessionsPerRun, p.MCPTransports = h.SessionMCP, h.SessionsPerRun, slices.Clone(h.MCPTransports)
 	p.Browser = Browser{Rules: a.Browser.Network == agents.BrowserRules, ReadOnly: a.Browser.ReadOnly, Search: cmp.Or(a.Browser.Search, agents.DefaultBrowserSearch)}
 	if p.Browser.Life, err = a.Browser.Life(); err != nil {

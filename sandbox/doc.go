@@ -19,6 +19,8 @@ const (
 	SecretsTarget = "/run/handler-secrets"
 	// DisplayTarget is where the one Wayland socket appears (A.6), an absolute path that WAYLAND_DISPLAY names.
 	DisplayTarget = "/run/handler-display/wayland-0"
+	// ScreenTarget is the Wayland socket of a display that the sandbox has to itself (A.6).
+	ScreenTarget = RuntimeTarget + "/wayland-1"
 	// RuntimeTarget is the private XDG_RUNTIME_DIR, 0700 (A.6).
 	RuntimeTarget = "/run/handler-user"
 	// HomeTarget is the home folder, a tmpfs.

@@ -1,6 +1,9 @@
 package sandbox
 
-import "io/fs"
+import (
+	"fmt"
+	"io/fs"
+)
 
 // A Spec says all of one sandbox (A.1). Zero fields mean none. A Spec is data: nothing in it is read, checked
 // or resolved before a Driver starts it.
@@ -59,13 +62,56 @@ type File struct {
 }
 
 // Modes of a Display.
-const DisplayWayland = "wayland"
+const (
+	DisplayWayland = "wayland" // the person's own
+	DisplayVNC     = "vnc"     // one that the sandbox has to itself
+)
 
 // A Display is contract A.6. With DisplayWayland, Socket is the host's socket: it alone is mounted, at
 // DisplayTarget. A missing, stale or wrong socket fails Start.
+//
+// With DisplayVNC the guest starts a compositor of the image's (sway, without a screen) before the command, with one
+// output of Width by Height pixels; its socket is ScreenTarget. One that does not come up ends the guest with a Failed
+// frame, and the command never runs. What it shows is reached through the guest (rundir.Dir.DialScreen), which starts the
+// VNC server (wayvnc) when it is first asked, without pointer and keys. It needs Guest and RunDir.
 type Display struct {
-	Mode   string
-	Socket string
+	Mode          string
+	Socket        string
+	Width, Height int
+}
+
+// Bounds of a DisplayVNC, in pixels.
+const (
+	MinScreenWidth, MinScreenHeight = 320, 240
+	MaxScreenWidth, MaxScreenHeight = 3840, 2160
+)
+
+// Target is where the display's Wayland socket lies inside.
+func (d Display) Target() string {
+	if d.Mode == DisplayVNC {
+		return ScreenTarget
+	}
+	return DisplayTarget
+}
+
+// CheckScreen says what cannot be of a DisplayVNC. Its error is a *SpecError.
+func (d Display) CheckScreen() error {
+	switch {
+	case d.Width < MinScreenWidth || d.Width > MaxScreenWidth || d.Height < MinScreenHeight || d.Height > MaxScreenHeight:
+		return &SpecError{Field: "display", Reason: fmt.Sprintf("%dx%d pixels are not from %dx%d to %dx%d",
+			d.Width, d.Height, MinScreenWidth, MinScreenHeight, MaxScreenWidth, MaxScreenHeight)}
+	case d.Socket != "":
+		return &SpecError{Field: "display", Reason: "a display of the sandbox's own has no socket of the host's"}
+	}
+	return nil
+}
+
+// GuestFlags are what the guest is told of a display; none for DisplayWayland.
+func (d Display) GuestFlags() []string {
+	if d.Mode != DisplayVNC {
+		return nil
+	}
+	return []string{"--screen", fmt.Sprintf("%dx%d", d.Width, d.Height)}
 }
 
 // A Limit is a bound. Asked tells a bound that a person or a harness named from a default: one that was asked

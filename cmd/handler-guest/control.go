@@ -27,7 +27,7 @@ type control struct {
 	conn    net.Conn
 	signals chan unix.Signal // what the daemon asks for
 	shells  chan string      // tokens of the shells that it asks for
-	dials   chan dialRequest // the ports that it asks for
+	dials   chan dialRequest // the ports that it asks for, and the display
 	gone    chan struct{}    // closed when the daemon is gone; never without a daemon
 	wake    chan struct{}    // tells the writer of new frames
 	written chan struct{}    // closed when the writer has ended
@@ -152,7 +152,7 @@ func (c *control) read() {
 			case c.shells <- f.Token:
 			default: // the daemon asks for more than it allows; its request runs out of time
 			}
-		case f.Kind == guestwire.Dial:
+		case f.Kind == guestwire.Dial || f.Kind == guestwire.Screen:
 			select {
 			case c.dials <- dialRequest{f.Token, f.Port}:
 			default: // likewise

@@ -24,19 +24,26 @@ const (
 // A dialRequest is what the daemon asks for.
 type dialRequest struct {
 	token string
-	port  int
+	port  int // 0 for the display
 }
 
-// serveDials joins a port of the loopback to shell.sock for each request. It never waits for one.
-func serveDials(requests <-chan dialRequest, runDir string) {
+func (r dialRequest) String() string {
+	if r.port == 0 {
+		return "display"
+	}
+	return fmt.Sprintf("port %d", r.port)
+}
+
+// serveDials joins a port of the loopback, or the display, to shell.sock for each request. It never waits for one.
+func serveDials(requests <-chan dialRequest, runDir string, scr *screen) {
 	slots := make(chan struct{}, maxDials)
 	for r := range requests {
 		select {
 		case slots <- struct{}{}:
 			go func() {
 				defer func() { <-slots }()
-				if err := dialPort(r, filepath.Join(runDir, sandbox.SocketShell)); err != nil {
-					fmt.Fprintf(os.Stderr, "handler-guest: port %d: %v\n", r.port, err)
+				if err := dialFor(r, filepath.Join(runDir, sandbox.SocketShell), scr); err != nil {
+					fmt.Fprintf(os.Stderr, "handler-guest: %s: %v\n", r, err)
 				}
 			}()
 		default: // its request runs out of time
@@ -44,9 +51,9 @@ func serveDials(requests <-chan dialRequest, runDir string) {
 	}
 }
 
-// dialPort connects to shell.sock, says the token, connects to the port, says that, and carries both ways until both
-// have ended. Its error is that the daemon was not reached.
-func dialPort(r dialRequest, socket string) error {
+// dialFor connects to shell.sock, says the token, connects to what is asked for, says that, and carries both ways until
+// both have ended. Its error is that the daemon was not reached.
+func dialFor(r dialRequest, socket string, scr *screen) error {
 	c, err := net.DialTimeout("unix", socket, dialTime)
 	if err != nil {
 		return err
@@ -57,21 +64,26 @@ func dialPort(r dialRequest, socket string) error {
 	if err := w.Write(guestwire.ShellFrame{Kind: guestwire.ShellToken, Data: []byte(r.token)}); err != nil {
 		return err
 	}
-	port, err := dialLoopback(r.port)
+	var to duplex.Conn
+	if r.port == 0 {
+		to, err = scr.dial()
+	} else {
+		to, err = dialLoopback(r.port)
+	}
 	if err != nil {
 		return w.Write(guestwire.ShellFrame{Kind: guestwire.ShellFailed, Text: err.Error()})
 	}
-	defer port.Close()
+	defer to.Close()
 	if err := w.Write(guestwire.ShellFrame{Kind: guestwire.ShellStarted}); err != nil {
 		return err
 	}
-	duplex.Join(u, port)
+	duplex.Join(u, to)
 	return nil
 }
 
 // dialLoopback connects to a port of 127.0.0.1, or of ::1 where nothing listens there: "localhost" is either, and
 // servers pick one.
-func dialLoopback(port int) (*net.TCPConn, error) {
+func dialLoopback(port int) (duplex.Conn, error) {
 	text := strconv.Itoa(port)
 	c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", text), portTime)
 	if errors.Is(err, unix.ECONNREFUSED) {

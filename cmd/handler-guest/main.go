@@ -50,6 +50,7 @@ type options struct {
 	runtimeDir string // "" for none
 	proxyAddr  string // "" for none
 	files      bool
+	screen     screenSize // zero for none
 	argv       []string
 }
 
@@ -68,10 +69,14 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.runDir, "run-dir", sandbox.RunDirTarget, "directory of the daemon's sockets")
 	f.StringVar(&o.runtimeDir, "runtime-dir", sandbox.RuntimeTarget, "becomes XDG_RUNTIME_DIR if it exists; \"\" for none")
 	f.StringVar(&o.proxyAddr, "proxy-addr", sandbox.ProxyAddr, "loopback address that leads to egress.sock; \"\" for none")
+	f.Var(&o.screen, "screen", "start a display of the sandbox's own, of WIDTHxHEIGHT pixels, before the command")
 	if err := f.Parse(args[1:]); err != nil {
 		return options{}, err
 	}
 	o.argv = f.Args()
+	if o.screen.width != 0 && o.runtimeDir == "" {
+		return options{}, errors.New("a screen needs a runtime folder")
+	}
 	if len(o.argv) == 0 || o.argv[0] == "" {
 		return options{}, errors.New("no command after --")
 	}

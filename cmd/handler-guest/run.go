@@ -50,6 +50,10 @@ func run(o options) int {
 	if err != nil {
 		return fail(exitSetup, err)
 	}
+	scr, err := startScreen(o, env)
+	if err != nil {
+		return fail(exitSetup, err)
+	}
 	io, err := openStdio(o.runDir, ctl)
 	if err != nil {
 		return fail(exitSetup, err)
@@ -64,7 +68,7 @@ func run(o options) int {
 	ctl.send(guestwire.Frame{Kind: guestwire.Started, PID: pid})
 	io.run()
 	go serveShells(ctl.shells, o.runDir, env)
-	go serveDials(ctl.dials, o.runDir)
+	go serveDials(ctl.dials, o.runDir, scr)
 	s := supervisor{command: pid, kill: kill, ctl: ctl, io: io}
 	return s.run(sigs, reap(pid))
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func newACP(u *ui) *cobra.Command {
-	var display bool
+	var display string
 	var f answerFlags
 	var limits limitFlags
 	cmd := &cobra.Command{
@@ -37,11 +37,15 @@ An agent that names no scopes sees the folder this is started in.`,
 			if !f.unattended && (f.yes || f.readOnly) {
 				return fault.New(fault.Usage, "add --unattended, or let the editor answer", "--yes and --read-only answer only where nobody is asked")
 			}
-			return u.acp(cmd.Context(), f.request(types.RunRequest{Agent: args[0], Display: display, Limits: limits.request()}, f.unattended))
+			req := types.RunRequest{Agent: args[0], Limits: limits.request()}
+			if err := wantDisplay(display, &req); err != nil {
+				return err
+			}
+			return u.acp(cmd.Context(), f.request(req, f.unattended))
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().BoolVar(&display, "display", false, "show the agent's windows on your screen")
+	displayFlag(cmd, &display, "show the agent's windows on your screen, or vnc: on one of the sandbox's own that you watch (handler web)")
 	limits.register(cmd)
 	return cmd
 }

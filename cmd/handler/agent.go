@@ -29,18 +29,19 @@ func (u *ui) catalog() (catalog.Catalog, error) {
 
 // agentFlags are the settings of an agent that add and edit take.
 type agentFlags struct {
-	harness, toolbox, description                     string
-	scopes, allow, deny, private                      []string
-	presets, secrets, env, addons                     []string
-	settings, forget, dropScope                       []string
-	unbind, answers                                   []string
-	unattended                                        string
-	forgetAnswers                                     bool
-	unknown, approvals                                string
-	browser                                           browserFlags
-	hosted                                            bindingFlags
-	limits                                            limitFlags
-	display, displayStrict, hostFS, hostTerm, denyMCP bool
+	harness, toolbox, description            string
+	scopes, allow, deny, private             []string
+	presets, secrets, env, addons            []string
+	settings, forget, dropScope              []string
+	unbind, answers                          []string
+	unattended                               string
+	forgetAnswers                            bool
+	unknown, approvals                       string
+	browser                                  browserFlags
+	hosted                                   bindingFlags
+	limits                                   limitFlags
+	display, displaySize                     string
+	displayStrict, hostFS, hostTerm, denyMCP bool
 }
 
 func (f *agentFlags) register(cmd *cobra.Command) {
@@ -62,7 +63,8 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	f.limits.register(cmd)
 	f.browser.register(cmd)
 	f.hosted.register(cmd)
-	fl.BoolVar(&f.display, "display", false, "show windows on your screen and paste images")
+	displayFlag(cmd, &f.display, "show windows and paste images: on your screen, or vnc for a screen of the sandbox's own that you watch (handler web)")
+	fl.StringVar(&f.displaySize, "display-size", "", "of a screen of the sandbox's own: WIDTHxHEIGHT in pixels (default "+agents.DefaultDisplaySize+")")
 	fl.BoolVar(&f.displayStrict, "display-strict", false, "refuse a screen on which the agent could do more than show windows (A.6)")
 	fl.BoolVar(&f.hostFS, "host-fs", false, "let it read and write files through the editor (P2)")
 	fl.BoolVar(&f.hostTerm, "host-terminal", false, "let it run terminals in the editor, outside the sandbox (P4)")
@@ -82,7 +84,12 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 		a.Description = f.description
 	}
 	if given("display") {
-		a.SetDisplay(f.display)
+		if err := a.SetDisplay(f.display); err != nil {
+			return err
+		}
+	}
+	if given("display-size") {
+		a.DisplaySize = f.displaySize
 	}
 	if given("display-strict") {
 		a.DisplayStrict = f.displayStrict

@@ -23,7 +23,7 @@ import (
 // runFlags are those of handler run.
 type runFlags struct {
 	answerFlags
-	display bool
+	display string
 	images  []string
 	cwd     string
 	goOn    string // a session that goes on, by its id; "" for none
@@ -55,7 +55,7 @@ AGENT is one you saved (handler agent list), or the name of a harness.`,
 	}
 	f.register(cmd)
 	fl := cmd.Flags()
-	fl.BoolVar(&f.display, "display", false, "show the agent's windows on your screen (Wayland)")
+	displayFlag(cmd, &f.display, "show the agent's windows on your screen (Wayland), or vnc: on one of the sandbox's own that you watch (handler web)")
 	fl.StringArrayVar(&f.images, "image", nil, "picture to send with the prompt (repeatable)")
 	fl.StringVar(&f.goOn, "continue", "", "go on with a session of the agent: the last one in this folder, or --continue=SESSION")
 	fl.Lookup("continue").NoOptDefVal = lastSession
@@ -75,6 +75,10 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 			return err
 		}
 	}
+	req := types.RunRequest{Agent: agent, Cwd: cwd, AsksItself: true, Client: types.ClientCommand, Limits: f.limits.request()}
+	if err := wantDisplay(f.display, &req); err != nil {
+		return err
+	}
 	c, d, err := u.connect(ctx)
 	if err != nil {
 		return err
@@ -88,7 +92,7 @@ func (u *ui) run(ctx context.Context, agent, prompt string, f runFlags) error {
 	}
 	began := time.Now()
 	person := terminal(u.in) && terminal(u.errout)
-	stream, err := u.startOn(ctx, c, f.request(types.RunRequest{Agent: agent, Cwd: cwd, Display: f.display, AsksItself: true, Client: types.ClientCommand, Limits: f.limits.request()}, f.unattended || !person))
+	stream, err := u.startOn(ctx, c, f.request(req, f.unattended || !person))
 	if err != nil {
 		return err
 	}
@@ -224,6 +228,8 @@ func (u *ui) headline(ctx context.Context, c *client.Client, id string, d dirs.D
 		parts = append(parts, "browser on your screen")
 	case types.BrowserGuarded:
 		parts = append(parts, "guarded browser")
+	case types.BrowserVNC:
+		parts = append(parts, "browser on a display of the sandbox's own (handler still "+run.ID+")")
 	case "headless":
 		parts = append(parts, "browser without a window")
 	}

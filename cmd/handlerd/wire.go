@@ -292,7 +292,7 @@ func findDisplay(runtimeDir string) func(context.Context, types.Wayland) (string
 
 func (w *wired) apiOptions(stop func(), busy func() func()) api.Options {
 	return api.Options{
-		Runs: runs{w.runs}, Rules: w.runs, Approvals: w.approvals, AuditFile: w.dirs.Audit(),
+		Runs: runs{w.runs}, Rules: w.runs, Views: w.runs, Approvals: w.approvals, AuditFile: w.dirs.Audit(),
 		Artifacts: w.artifacts, Scopes: w.runs, Principal: artifacts.Principal(os.Getuid()), History: w.history, Feed: w.feed,
 		Images: images{w.builder}, Doctor: w.doctor, Secrets: w.checkSecrets, Stop: stop, Busy: busy,
 		Version: version, Agents: w.keeper, Logger: w.log.With("part", "api"), Web: w.door,

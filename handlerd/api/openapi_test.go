@@ -18,6 +18,7 @@ import (
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/artifacts"
 	"github.com/handlerd/handler/handlerd/history"
+	"github.com/handlerd/handler/handlerd/sessions"
 	"github.com/handlerd/handler/handlerd/web"
 )
 
@@ -42,7 +43,7 @@ type none struct{}
 // TestOpenAPI holds openapi.json against the routes and the types, both ways. With -update it writes it.
 func TestOpenAPI(t *testing.T) {
 	have := map[string]bool{}
-	for _, pattern := range patterns(t, api.New(api.Options{Web: new(web.Door), Artifacts: new(artifacts.Store), Feed: history.NewFeed()})) {
+	for _, pattern := range patterns(t, api.New(api.Options{Web: new(web.Door), Views: new(sessions.Manager), Artifacts: new(artifacts.Store), Feed: history.NewFeed()})) {
 		have[pattern] = true
 	}
 	delete(have, "/")

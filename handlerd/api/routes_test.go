@@ -7,6 +7,7 @@ import (
 	"github.com/handlerd/handler/handlerd/api"
 	"github.com/handlerd/handler/handlerd/artifacts"
 	"github.com/handlerd/handler/handlerd/history"
+	"github.com/handlerd/handler/handlerd/sessions"
 	"github.com/handlerd/handler/handlerd/web"
 )
 
@@ -14,7 +15,7 @@ import (
 // is no more. A route that is in neither list is not reachable from the page, and fails here.
 func TestRoutesOfThePage(t *testing.T) {
 	have := map[string]bool{}
-	for _, pattern := range patterns(t, api.New(api.Options{Web: new(web.Door), Artifacts: new(artifacts.Store), Feed: history.NewFeed()})) {
+	for _, pattern := range patterns(t, api.New(api.Options{Web: new(web.Door), Views: new(sessions.Manager), Artifacts: new(artifacts.Store), Feed: history.NewFeed()})) {
 		have[pattern] = true
 	}
 	delete(have, "/") // what the API has no route for

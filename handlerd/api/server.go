@@ -90,7 +90,9 @@ type Options struct {
 	// Agents shows and changes what there is to run; nil where nothing is known.
 	Agents *catalog.Keeper
 	// Talk has the sessions whose client is handlerd; nil where there are none.
-	Talk    Talk
+	Talk Talk
+	// Views shows displays; nil where there are none.
+	Views   Views
 	Stop    func()               // begins the daemon's end; returns at once
 	Busy    func() (done func()) // called for every request, a run's life included; may be nil
 	Version string
@@ -141,6 +143,7 @@ func New(opts Options) *Server {
 	s.routeOpenAPI(mux)
 	s.routeSessions(mux)
 	s.routeFeed(mux)
+	s.routeView(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, fault.New(fault.NotFound, "", "the API has no %s %s", r.Method, r.URL.Path))
 	})

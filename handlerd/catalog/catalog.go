@@ -108,14 +108,14 @@ func (c Catalog) ListAgents() ([]types.AgentInfo, error) {
 	for _, e := range saved {
 		file := filepath.Join(c.AgentsDir(), e.Name+".toml")
 		if e.Err != nil {
-			list = append(list, types.AgentInfo{Name: e.Name, Scopes: []string{}, File: file, Problem: e.Err.Error()})
+			list = append(list, types.AgentInfo{Name: e.Name, DisplayMode: agents.DisplayNone.Mode(), Scopes: []string{}, File: file, Problem: e.Err.Error()})
 			continue
 		}
 		list = append(list, info(e.Agent, file))
 	}
 	for _, name := range reg.Names() {
 		if !slices.ContainsFunc(list, func(l types.AgentInfo) bool { return l.Name == name }) {
-			list = append(list, types.AgentInfo{Name: name, Harness: name, Scopes: []string{}})
+			list = append(list, types.AgentInfo{Name: name, Harness: name, DisplayMode: agents.DisplayNone.Mode(), Scopes: []string{}})
 		}
 	}
 	return list, nil

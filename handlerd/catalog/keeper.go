@@ -64,7 +64,7 @@ func (k *Keeper) judge(a *agents.Agent, saved bool) error {
 
 // Detail gives one agent, a faulty one too. Errors are *fault.Fault.
 func (k *Keeper) Detail(name string) (types.AgentDetail, error) {
-	d := types.AgentDetail{AgentInfo: types.AgentInfo{Name: name, Scopes: []string{}}, Errors: []types.AgentError{}, Settings: json.RawMessage("null")}
+	d := types.AgentDetail{AgentInfo: types.AgentInfo{Name: name, DisplayMode: agents.DisplayNone.Mode(), Scopes: []string{}}, Errors: []types.AgentError{}, Settings: json.RawMessage("null")}
 	path, text, err := agents.Text(k.AgentsDir(), name)
 	var missing *agents.NotFoundError
 	saved := err == nil
@@ -104,7 +104,7 @@ func (k *Keeper) describe(d *types.AgentDetail, a *agents.Agent, saved bool) err
 
 // info is an agent's line in a list.
 func info(a *agents.Agent, file string) types.AgentInfo {
-	v := types.AgentInfo{Name: a.Name, Harness: a.Harness, Description: a.Description, Display: a.Display, Scopes: []string{}, File: file}
+	v := types.AgentInfo{Name: a.Name, Harness: a.Harness, Description: a.Description, Display: a.Display != agents.DisplayNone, DisplayMode: a.Display.Mode(), Scopes: []string{}, File: file}
 	for _, s := range a.Scopes {
 		mode := s.Mode
 		if mode == "" {
@@ -163,7 +163,7 @@ func (k *Keeper) CheckEdit(ctx context.Context, edit types.AgentEdit) (types.Age
 	if plan, err := k.render(a, "/nowhere"); err == nil {
 		v.Notices = append(v.Notices, plan.Notices...)
 	}
-	if a.Display {
+	if a.Display == agents.DisplayWayland {
 		v.Notices = append(v.Notices, displayNotice(k.Display(ctx)))
 	}
 	return v, nil

@@ -27,6 +27,7 @@ import (
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/history"
 	"github.com/handlerd/handler/handlerd/scopes"
+	"github.com/handlerd/handler/handlerd/view"
 	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/render"
 	"github.com/handlerd/handler/sandbox"
@@ -87,10 +88,11 @@ type Options struct {
 
 // A Manager holds the live runs.
 type Manager struct {
-	opts Options
-	log  *slog.Logger
-	logs string       // folder of the runs' logs
-	pool *egress.Pool // of the runs' proxies
+	opts  Options
+	log   *slog.Logger
+	logs  string       // folder of the runs' logs
+	pool  *egress.Pool // of the runs' proxies
+	views *view.Desk
 
 	machine *machineWatch
 
@@ -118,7 +120,7 @@ func New(opts Options) *Manager {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Manager{opts: opts, log: log, logs: filepath.Join(opts.StateDir, "runs"), runs: map[string]*Run{},
-		pool: egress.NewPool(MaxConnections), machine: newMachineWatch(opts.StateDir)}
+		pool: egress.NewPool(MaxConnections), views: view.NewDesk(log), machine: newMachineWatch(opts.StateDir)}
 }
 
 // Sweep removes what a predecessor left: sandboxes with our owner's label and run directories. No run starts before
@@ -171,6 +173,9 @@ func (m *Manager) sweepFolders() error {
 // Start starts a run and returns when its sandbox stands and its agent is connected. When it fails nothing is left
 // of it but its log. Errors are *fault.Fault.
 func (m *Manager) Start(ctx context.Context, req types.RunRequest) (*Run, error) {
+	if req.Display && req.VNC {
+		return nil, fault.New(fault.Usage, "ask for one of display and vnc", "a run shows its windows on your screen or on one of its own, not on both")
+	}
 	plan, err := m.opts.Plan(req.Agent, req.Cwd)
 	if err != nil {
 		return nil, err
@@ -348,6 +353,7 @@ func (m *Manager) Log(ctx context.Context, id string, follow bool, line func(typ
 
 // Close ends every run and returns when nothing is left of them, or ctx is done. No run starts after it.
 func (m *Manager) Close(ctx context.Context) error {
+	defer m.views.Close()
 	m.mu.Lock()
 	m.closing = true
 	runs := make([]*Run, 0, len(m.runs))

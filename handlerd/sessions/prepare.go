@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/handlerd/handler/addons"
+	"github.com/handlerd/handler/agents"
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/display"
@@ -73,10 +74,10 @@ func (r *Run) upstream(u render.Upstream) egress.Upstream {
 
 // serverEnv is what the plan's MCP servers are told of the sandbox by the engine: the way out, and the display.
 // Agents may start a server with an environment of its own, so the sandbox's is not enough.
-func serverEnv(display bool) []policy.Pair {
+func serverEnv(display *sandbox.Display) []policy.Pair {
 	env := egress.Env()
-	if display {
-		env["WAYLAND_DISPLAY"], env["XDG_RUNTIME_DIR"] = sandbox.DisplayTarget, sandbox.RuntimeTarget
+	if display != nil {
+		env["WAYLAND_DISPLAY"], env["XDG_RUNTIME_DIR"] = display.Target(), sandbox.RuntimeTarget
 	}
 	var pairs []policy.Pair
 	for _, name := range slices.Sorted(maps.Keys(env)) {
@@ -130,7 +131,15 @@ func (r *Run) openDisplay(ctx context.Context, req types.RunRequest, spec *sandb
 	if slices.ContainsFunc(r.plan.Hosted, func(h render.Hosted) bool { return h.Name == addons.GuardedBrowser }) {
 		r.browser = types.BrowserGuarded
 	}
-	if !r.plan.Display && !req.Display {
+	switch wanted := wantedDisplay(r.plan, req); wanted {
+	case agents.DisplayNone:
+		return nil
+	case agents.DisplayVNC:
+		spec.Display = &sandbox.Display{Mode: sandbox.DisplayVNC, Width: r.plan.ScreenWidth, Height: r.plan.ScreenHeight}
+		r.screen = true
+		if r.browser != "" && r.browser != types.BrowserGuarded {
+			r.browser = types.BrowserVNC
+		}
 		return nil
 	}
 	socket, err := r.m.opts.Display(ctx, req.Wayland)
@@ -155,6 +164,17 @@ func (r *Run) openDisplay(ctx context.Context, req types.RunRequest, spec *sandb
 	return nil
 }
 
+// wantedDisplay is what the request says, else the agent.
+func wantedDisplay(plan *render.Plan, req types.RunRequest) agents.Display {
+	switch {
+	case req.VNC:
+		return agents.DisplayVNC
+	case req.Display:
+		return agents.DisplayWayland
+	}
+	return plan.Display
+}
+
 // displaySocket is where the compositor listens for one run, in its run directory.
 const displaySocket = "wayland.sock"
 
@@ -170,7 +190,7 @@ func (r *Run) finishSpec(ctx context.Context, _ types.RunRequest, spec *sandbox.
 	for _, n := range r.plan.Notices {
 		r.notice("%s", n)
 	}
-	r.env = serverEnv(spec.Display != nil)
+	r.env = serverEnv(spec.Display)
 	if err := r.writeServers(spec); err != nil {
 		return err
 	}

@@ -66,6 +66,7 @@ type Run struct {
 	dir           *rundir.Dir
 	hosted        hosted
 	display       *display.Context
+	screen        bool   // the sandbox has a display of its own
 	sandbox       string // the engine's id
 	agent         net.Conn
 	browser       string
@@ -260,6 +261,9 @@ func (r *Run) agentEnded(ctx context.Context) *fault.Fault {
 	res := r.dir.Result()
 	f := &fault.Fault{Kind: fault.Failed, Hint: "handler logs " + r.id}
 	switch {
+	case strings.HasPrefix(res.Failed, "display: "):
+		f.Text = "the sandbox's own display did not come up: " + strings.TrimPrefix(res.Failed, "display: ")
+		f.Hint = "build the toolbox again (handler toolbox build), or run it without --display=vnc; handler logs " + r.id
 	case res.Failed != "":
 		f.Text = "the agent could not be started: " + res.Failed
 	case res.Exited && res.Signal != "":

@@ -397,7 +397,11 @@ func TestSweep(t *testing.T) {
 func TestServerEnv(t *testing.T) {
 	for _, display := range []bool{false, true} {
 		got := map[string]string{}
-		for _, p := range serverEnv(display) {
+		var screen *sandbox.Display
+		if display {
+			screen = &sandbox.Display{Mode: sandbox.DisplayVNC}
+		}
+		for _, p := range serverEnv(screen) {
 			got[p.Name] = p.Value
 		}
 		if _, ok := got["WAYLAND_DISPLAY"]; got["HTTPS_PROXY"] != "http://127.0.0.1:3128" || ok != display {

@@ -26,7 +26,7 @@ func (t *Talk) Create(ctx context.Context, req types.NewSession) (types.Session,
 	if err != nil {
 		return types.Session{}, err
 	}
-	run := types.RunRequest{Agent: req.Agent, Cwd: cwd, Display: req.Display, Wayland: req.Wayland, Limits: req.Limits}
+	run := types.RunRequest{Agent: req.Agent, Cwd: cwd, Display: req.Display, VNC: req.VNC, Wayland: req.Wayland, Limits: req.Limits}
 	return t.open(ctx, run, func(ctx context.Context, c *conversation) error {
 		var made jsonrpc.NewSessionResult
 		err := c.call(ctx, jsonrpc.MethodSessionNew, jsonrpc.NewSessionParams{Cwd: cwd, MCPServers: []jsonrpc.MCPServer{}}, &made)
@@ -55,7 +55,7 @@ func (t *Talk) Continue(ctx context.Context, id string, req types.ContinueSessio
 	if s.Run != "" || s.Continues == "" {
 		return s, notOurs(s)
 	}
-	run := types.RunRequest{Agent: s.Agent, Cwd: s.Cwd, Display: req.Display, Wayland: req.Wayland, Limits: req.Limits}
+	run := types.RunRequest{Agent: s.Agent, Cwd: s.Cwd, Display: req.Display, VNC: req.VNC, Wayland: req.Wayland, Limits: req.Limits}
 	return t.open(ctx, run, func(ctx context.Context, c *conversation) error {
 		method := map[string]string{"load": jsonrpc.MethodSessionLoad, "resume": jsonrpc.MethodSessionResume}[s.Continues]
 		c.setSession(s.ACP)

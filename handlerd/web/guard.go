@@ -13,6 +13,7 @@ import (
 
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/handlerd/view"
 )
 
 const (
@@ -83,6 +84,8 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuse(patient, r, no)
 		return
 	}
+	// A ticket for a view is its login's alone.
+	r = r.WithContext(view.WithLogin(r.Context(), tokenOf(value)))
 	body := limitBody(patient, r)
 	defer body()
 	g.next.ServeHTTP(patient, r)

@@ -75,6 +75,9 @@ func Routes() []Route {
 		{"POST " + types.PathRuns + "/{id}" + types.SubForwards, ""},
 		{"GET " + types.PathRuns + "/{id}" + types.SubForwards, ""},
 		{"DELETE " + types.PathRuns + "/{id}" + types.SubForwards + "/{forward}", ""},
+		{"POST " + types.PathRuns + "/{id}" + types.SubView, ""},
+		{"POST " + types.PathRuns + "/{id}" + types.SubStill, ""},
+		{"GET " + types.PathView, ""},
 		{"GET " + types.PathWeb, ""},
 		{"DELETE " + types.PathWebLogins + "/{id}", ""},
 		{"POST " + types.PathWebLink, admin},
@@ -83,7 +86,4 @@ func Routes() []Route {
 }
 
 // upgrades are the patterns whose requests may ask for a WebSocket.
-func upgrades() map[string]bool { return map[string]bool{"GET " + pathView: true} }
-
-// pathView is the live view's, which answers a WebSocket to whoever has a ticket.
-const pathView = "/v1/view"
+func upgrades() map[string]bool { return map[string]bool{"GET " + types.PathView: true} }

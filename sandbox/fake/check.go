@@ -80,9 +80,12 @@ func checkTargets(s sandbox.Spec) error {
 	return errors.Join(errs...)
 }
 
-// checkDisplay wants a socket at which someone listens (A.6).
+// checkDisplay wants a socket at which someone listens, or a size (A.6).
 func checkDisplay(d sandbox.Display) error {
 	bad := func(reason string) error { return &sandbox.SpecError{Field: "display", Reason: reason} }
+	if d.Mode == sandbox.DisplayVNC {
+		return d.CheckScreen()
+	}
 	if d.Mode != sandbox.DisplayWayland {
 		return bad("unknown mode " + d.Mode)
 	}

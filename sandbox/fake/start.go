@@ -193,6 +193,9 @@ func (d *Driver) startProcess(b *box, spec sandbox.Spec, v *view, runDir string)
 		if len(spec.Files) > 0 {
 			init = append(init, "--files")
 		}
+		if spec.Display != nil {
+			init = append(init, spec.Display.GuestFlags()...)
+		}
 		argv = append(append(init, "--"), argv...)
 	}
 	env, path := v.env(spec, b.id)

@@ -62,7 +62,7 @@ func (d *Driver) view(b *box, s sandbox.Spec) (*view, error) {
 	if s.Guest != "" {
 		v.to[sandbox.GuestTarget] = filepath.Dir(s.Guest)
 	}
-	if s.Display != nil {
+	if s.Display != nil && s.Display.Mode == sandbox.DisplayWayland {
 		host := root + sandbox.DisplayTarget
 		v.own = append(v.own, filepath.Dir(host))
 		v.links[host] = s.Display.Socket
@@ -124,7 +124,7 @@ func (v *view) env(s sandbox.Spec, mark string) (env []string, path string) {
 	vars := map[string]string{"PATH": defaultPath, "HOME": sandbox.HomeTarget, "TMPDIR": "/tmp",
 		"XDG_RUNTIME_DIR": sandbox.RuntimeTarget}
 	if s.Display != nil {
-		vars["WAYLAND_DISPLAY"] = sandbox.DisplayTarget
+		vars["WAYLAND_DISPLAY"] = s.Display.Target()
 	}
 	for k, val := range s.Env {
 		vars[k] = val

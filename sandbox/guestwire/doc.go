@@ -12,9 +12,10 @@
 //	host to guest   signal   name               one of SignalNames
 //	                shell    token              make a connection to shell.sock and say this on it (shell.go)
 //	                dial     token port         the same, then join it to this port of the sandbox's loopback
+//	                screen   token              the same, then join it to the VNC server of the sandbox's own display
 //
-// A connection that a dial frame asked for begins as a shell's does, with a ShellToken frame; then the guest says
-// ShellStarted, behind which the port's own bytes go both ways, or ShellFailed and why.
+// A connection that a dial or screen frame asked for begins as a shell's does, with a ShellToken frame; then the guest says
+// ShellStarted, behind which the port's or the server's own bytes go both ways, or ShellFailed and why.
 //
 // The agent has the guest's uid and may imitate it, so the host trusts nothing of this: it parses strictly, bounds
 // everything, and only ever shows what it hears.

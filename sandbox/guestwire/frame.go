@@ -35,6 +35,7 @@ const (
 	Written = "written"
 	Shell   = "shell"
 	Dial    = "dial"
+	Screen  = "screen"
 )
 
 // ErrFrameTooLong says that a line had more than MaxFrame bytes.
@@ -50,7 +51,7 @@ type Frame struct {
 	Code    int    // exit; 0 to 255, 128 + the signal's number when a signal ended the command
 	Signal  string // exit: what ended the command, or ""; signal: what to send
 	Text    string // failed
-	Token   string // shell, dial: what the guest says on the connection it makes; letters and digits, at most 64
+	Token   string // shell, dial, screen: what the guest says on the connection it makes; letters and digits, at most 64
 	Port    int    // dial: of the sandbox's loopback; 1 to 65535
 }
 
@@ -74,7 +75,7 @@ func keys(kind string) ([]string, bool) {
 		return []string{"name"}, true
 	case Written:
 		return nil, true
-	case Shell:
+	case Shell, Screen:
 		return []string{"token"}, true
 	case Dial:
 		return []string{"token", "port"}, true
@@ -170,7 +171,7 @@ func (f *Frame) check() error {
 			return errors.New("guest frame signal: unknown name")
 		}
 	case Written:
-	case Shell, Dial:
+	case Shell, Dial, Screen:
 		if f.Token == "" || len(f.Token) > maxToken || !termName(f.Token) {
 			return errors.New("guest frame " + f.Kind + ": the token is out of range")
 		}

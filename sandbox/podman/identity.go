@@ -61,7 +61,7 @@ func holdSources(s sandbox.Spec, runDir string) (*heldSources, error) {
 			err = errors.Join(err, hold(p, 0))
 		}
 	}
-	if s.Display != nil {
+	if hostDisplay(s) {
 		err = errors.Join(err, hold(place{"display", sandbox.DisplayTarget, s.Display.Socket, true}, 0))
 	}
 	if err != nil {

@@ -94,7 +94,15 @@ func command(s sandbox.Spec) []string {
 	if len(s.Files) > 0 {
 		argv = append(argv, "--files")
 	}
+	if s.Display != nil {
+		argv = append(argv, s.Display.GuestFlags()...)
+	}
 	return append(append(argv, "--"), s.Command...)
+}
+
+// hostDisplay tells whether a display of the host's is shared.
+func hostDisplay(s sandbox.Spec) bool {
+	return s.Display != nil && s.Display.Mode == sandbox.DisplayWayland
 }
 
 const guestPath = sandbox.GuestTarget + "/handler-guest"
@@ -103,7 +111,7 @@ const guestPath = sandbox.GuestTarget + "/handler-guest"
 func driverEnv(s sandbox.Spec) map[string]string {
 	fixed := map[string]string{"HOME": sandbox.HomeTarget, "XDG_RUNTIME_DIR": sandbox.RuntimeTarget}
 	if s.Display != nil {
-		fixed["WAYLAND_DISPLAY"] = sandbox.DisplayTarget
+		fixed["WAYLAND_DISPLAY"] = s.Display.Target()
 	}
 	return fixed
 }
@@ -172,7 +180,7 @@ func mounts(in input) []oci.Mount {
 	if s.Guest != "" {
 		all = append(all, bind(s.Guest, guestPath, true))
 	}
-	if s.Display != nil {
+	if hostDisplay(s) {
 		all = append(all, bind(s.Display.Socket, sandbox.DisplayTarget, true))
 	}
 	return all

@@ -157,7 +157,7 @@ func (m *machine) check(l sandbox.Limits) error {
 // prepareHost makes what the sandbox needs on the host and holds what must not be exchanged until it is mounted.
 func (d *Driver) prepareHost(ctx context.Context, in *input, back *undo) (*heldSources, error) {
 	s := in.spec
-	if s.Display != nil {
+	if hostDisplay(s) {
 		if err := checkWayland(ctx, s.Display.Socket); err != nil {
 			return nil, err
 		}

@@ -264,18 +264,27 @@ func checkGuest(s sandbox.Spec) error {
 			}
 		}
 	}
-	if s.Display != nil {
-		if s.Display.Mode != sandbox.DisplayWayland {
-			return specError("display", "mode %q is not known", s.Display.Mode)
-		}
-		if err := checkPath("display", s.Display.Socket); err != nil {
-			return err
-		}
+	if err := checkDisplay(s); err != nil {
+		return err
 	}
 	if err := guestwire.CheckFiles(s.Files); err != nil {
 		return err
 	}
 	return checkFilePlaces(s)
+}
+
+func checkDisplay(s sandbox.Spec) error {
+	switch {
+	case s.Display == nil:
+		return nil
+	case s.Display.Mode == sandbox.DisplayVNC && s.RunDir == "":
+		return specError("display", "one of the sandbox's own needs the run directory and the guest")
+	case s.Display.Mode == sandbox.DisplayVNC:
+		return s.Display.CheckScreen()
+	case s.Display.Mode != sandbox.DisplayWayland:
+		return specError("display", "mode %q is not known", s.Display.Mode)
+	}
+	return checkPath("display", s.Display.Socket)
 }
 
 // checkFilePlaces keeps the content of files off every disk: each lies on a tmpfs, and no scope, volume or image is

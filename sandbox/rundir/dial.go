@@ -14,7 +14,7 @@ import (
 // room below MaxKnocks, so that a guest which answers many at once is not turned away.
 const MaxDialing = 8
 
-// A DialError is the guest's answer that it does not reach the port, and why. The text is the guest's, or of whoever
+// A DialError is the guest's answer that it does not reach the port or the display, and why. The text is the guest's, or of whoever
 // imitates it: clean it before it is shown.
 type DialError struct{ Text string }
 
@@ -25,6 +25,16 @@ func (e *DialError) Error() string { return e.Text }
 // until ctx is done. An error that the guest itself gave is a *DialError. What answers may be anything of the sandbox's:
 // the agent may imitate the guest.
 func (d *Dir) Dial(ctx context.Context, port int) (*net.UnixConn, error) {
+	return d.dial(ctx, guestwire.Frame{Kind: guestwire.Dial, Port: port})
+}
+
+// DialScreen is Dial of the VNC server of the display that the sandbox has to itself (A.6). The connection's bytes are
+// RFB's. A sandbox without such a display answers with a *DialError.
+func (d *Dir) DialScreen(ctx context.Context) (*net.UnixConn, error) {
+	return d.dial(ctx, guestwire.Frame{Kind: guestwire.Screen})
+}
+
+func (d *Dir) dial(ctx context.Context, f guestwire.Frame) (*net.UnixConn, error) {
 	if err := d.awaitStarted(ctx); err != nil {
 		return nil, err
 	}
@@ -39,7 +49,7 @@ func (d *Dir) Dial(ctx context.Context, port int) (*net.UnixConn, error) {
 	if err := ctx.Err(); err != nil { // its turn came when it was given up
 		return nil, err
 	}
-	conn, err := d.ask(ctx, guestwire.Frame{Kind: guestwire.Dial, Port: port})
+	conn, err := d.ask(ctx, f)
 	if err != nil {
 		return nil, err
 	}

@@ -232,6 +232,7 @@ func commands() map[string]command {
 		"forward":      cmdForward,
 		"forward-ends": cmdForwardEnds,
 		"fetch":        cmdFetch,
+		"watch":        cmdWatch,
 		"say":          cmdSay,
 		"web-login":    cmdWebLogin,
 		"web-ask":      cmdWebAsk,

@@ -34,7 +34,8 @@ type AgentInfo struct {
 	Harness     string   `json:"harness,omitempty"`
 	Description string   `json:"description,omitempty"`
 	Scopes      []string `json:"scopes"`            // "PATH (MODE)"; none: the folder that a run is started in
-	Display     bool     `json:"display,omitempty"` // its runs show windows
+	Display     bool     `json:"display,omitempty"` // its runs show windows; DisplayMode says where
+	DisplayMode string   `json:"displayMode"`       // "none", "wayland" (on the person's screen) or "vnc" (on one of the sandbox's own)
 	File        string   `json:"file,omitempty"`    // "" for the agent that a harness is under its own name
 	Problem     string   `json:"problem,omitempty"` // why the file is no agent
 }

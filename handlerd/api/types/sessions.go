@@ -158,6 +158,7 @@ type NewSession struct {
 	Agent   string  `json:"agent"`
 	Cwd     string  `json:"cwd"`
 	Display bool    `json:"display,omitempty"` // as a run's
+	VNC     bool    `json:"vnc,omitempty"`     // as a run's
 	Wayland Wayland `json:"wayland"`
 	Limits  Limits  `json:"limits"`
 }
@@ -198,6 +199,7 @@ type SessionTitle struct {
 // ContinueSession asks for a fresh run in which handlerd continues a session that has none.
 type ContinueSession struct {
 	Display bool    `json:"display,omitempty"`
+	VNC     bool    `json:"vnc,omitempty"`
 	Wayland Wayland `json:"wayland"`
 	Limits  Limits  `json:"limits"`
 }

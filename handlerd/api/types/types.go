@@ -51,6 +51,8 @@ type RunRequest struct {
 	Agent   string `json:"agent"`
 	Cwd     string `json:"cwd"`     // absolute; the scope of an agent that names none
 	Display bool   `json:"display"` // as the agent's own display = true
+	// VNC: as the agent's own display = "vnc". With neither, the agent's own counts.
+	VNC bool `json:"vnc,omitempty"`
 	// Unattended: nobody is there to be asked. The agent's questions are answered by its rules, and none waits (P5).
 	Unattended bool `json:"unattended,omitempty"`
 	// NeverAsk: what Handler itself would ask about, such as a destination that no rule names, is refused, even where
@@ -126,6 +128,9 @@ const (
 // BrowserGuarded is the Browser of a run whose browser handlerd hosts (contract F).
 const BrowserGuarded = "guarded"
 
+// BrowserVNC is the Browser of a run whose browser is in its own sandbox, on a display of its own.
+const BrowserVNC = "vnc"
+
 // A Run is one life of one sandbox.
 type Run struct {
 	ID      string    `json:"id"`
@@ -135,7 +140,7 @@ type Run struct {
 	Turn    string    `json:"turn"` // "idle" or "working"
 	Since   time.Time `json:"since"`
 	Scopes  []Scope   `json:"scopes"`
-	Browser string    `json:"browser"`        // "wayland", "headless", BrowserGuarded or ""
+	Browser string    `json:"browser"`        // "wayland", BrowserVNC, "headless", BrowserGuarded or ""
 	Hosts   int       `json:"hosts"`          // how many allow rules there are
 	Asks    bool      `json:"asks,omitempty"` // a person is asked about hosts that no rule names
 	// Providers are the addresses that the run reaches through the proxy with a key of the person's (D.9).

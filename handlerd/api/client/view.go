@@ -1,0 +1,31 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+
+	"github.com/handlerd/handler/handlerd/api/types"
+)
+
+// View gives a ticket for watching the display that a run has to itself: it is good for one WebSocket at types.PathView.
+func (c *Client) View(ctx context.Context, run string) (types.ViewTicket, error) {
+	var v types.ViewTicket
+	return v, c.look(ctx, run, types.SubView, &v)
+}
+
+// Still keeps a picture of that display as an artifact.
+func (c *Client) Still(ctx context.Context, run string) (types.Artifact, error) {
+	var v types.Artifact
+	return v, c.look(ctx, run, types.SubStill, &v)
+}
+
+func (c *Client) look(ctx context.Context, run, sub string, to any) error {
+	resp, err := c.do(ctx, http.MethodPost, types.PathRuns+"/"+url.PathEscape(run)+sub, types.ViewRequest{What: types.ViewDisplay})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return json.NewDecoder(resp.Body).Decode(to)
+}

@@ -1,0 +1,134 @@
+package sessions
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/artifacts"
+	"github.com/handlerd/handler/handlerd/fault"
+	"github.com/handlerd/handler/handlerd/view"
+	"github.com/handlerd/handler/sandbox/rundir"
+)
+
+// View gives a ticket for watching the display that the run whose id begins with id has to itself. login is whose the
+// ticket is. Errors are *fault.Fault.
+func (m *Manager) View(_ context.Context, id string, req types.ViewRequest, login string) (types.ViewTicket, error) {
+	r, err := m.watchable(id, req.What)
+	if err != nil {
+		return types.ViewTicket{}, err
+	}
+	text, until, err := m.views.Ticket(view.Grant{
+		Run: r.id, What: types.ViewDisplay, Name: "Handler: display of run " + r.id, Login: login, Dial: r.dialScreen, Context: r.ctx,
+	})
+	if err != nil {
+		return types.ViewTicket{}, viewFault(err)
+	}
+	return types.ViewTicket{Ticket: text, Path: types.PathView, Expires: until, ViewOnly: true,
+		Says: "The agent has this display to itself, and may show what it likes on it. You see it; your mouse and keys do not reach it."}, nil
+}
+
+// watchable gives a running run with a display of its own.
+func (m *Manager) watchable(id, what string) (*Run, error) {
+	r, err := m.find(id)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case what != types.ViewDisplay:
+		return nil, fault.New(fault.Usage, "ask for \""+types.ViewDisplay+"\"", "%.40q is nothing that can be watched", what)
+	case r.state.Load() != types.StateRunning:
+		return nil, fault.New(fault.Failed, "see: handler ps", "the run %s is not running: it is %s", r.id, r.state.Load())
+	case !r.screen:
+		return nil, fault.New(fault.Failed, "start it with --display=vnc, or: handler agent edit "+r.plan.Agent+" --display=vnc",
+			"the run %s has no display of its own", r.id)
+	}
+	return r, nil
+}
+
+// Visit uses a ticket up. Errors are *fault.Fault.
+func (m *Manager) Visit(ticket, login string) (*view.Visit, error) {
+	v, err := m.views.Visit(ticket, login)
+	if err != nil {
+		return nil, viewFault(err)
+	}
+	return v, nil
+}
+
+// Still keeps a picture of a run's display as an artifact. Errors are *fault.Fault, or the store's.
+func (m *Manager) Still(ctx context.Context, id string, req types.ViewRequest) (types.Artifact, error) {
+	r, err := m.watchable(id, req.What)
+	if err != nil {
+		return types.Artifact{}, err
+	}
+	if m.opts.Artifacts == nil {
+		return types.Artifact{}, fault.New(fault.Failed, "handler doctor", "this handlerd keeps no artifacts")
+	}
+	picture, err := m.views.Still(ctx, r.dialScreen)
+	if err != nil {
+		return types.Artifact{}, viewFault(err)
+	}
+	a, err := m.opts.Artifacts.Add(ctx, artifacts.Meta{Owner: m.opts.Principal, Run: r.id, Agent: r.plan.Agent,
+		Name: "display-" + time.Now().Format("150405") + ".png", Source: "a still of the display"}, bytes.NewReader(picture))
+	if err != nil {
+		return types.Artifact{}, err
+	}
+	return m.opts.Artifacts.Describe(a), nil
+}
+
+// dialScreen connects to the VNC server of the run's display, as dial does to a port.
+func (r *Run) dialScreen(ctx context.Context) (net.Conn, error) {
+	done, err := r.ports.begin(r.id)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.ctx, cancel)()
+	conn, err := r.dir.DialScreen(ctx)
+	if err != nil {
+		done()
+		return nil, r.screenFault(ctx, err)
+	}
+	closeConn := sync.OnceValue(func() error {
+		defer done()
+		return conn.Close()
+	})
+	stop := context.AfterFunc(r.ctx, func() { _ = closeConn() })
+	return &portConn{conn, func() error { stop(); return closeConn() }}, nil
+}
+
+func (r *Run) screenFault(ctx context.Context, err error) error {
+	var refused *rundir.DialError
+	switch {
+	case r.ctx.Err() != nil:
+		return fault.New(fault.Failed, "see: handler ps", "the run %s has ended", r.id)
+	case errors.As(err, &refused):
+		return &fault.Fault{Kind: fault.Failed, Text: "the sandbox of run " + r.id + " says: " + printable(refused.Text, maxNotice), Hint: "handler logs " + r.id, Err: err}
+	case ctx.Err() != nil:
+		return fault.New(fault.Failed, "handler logs "+r.id, "the display of run %s did not answer in time", r.id)
+	}
+	return fault.Wrap(fault.Failed, err, "handler logs "+r.id, "the display of run %s", r.id)
+}
+
+// viewFault says what an error of a view means to the person.
+func viewFault(err error) error {
+	var f *fault.Fault
+	var full *view.FullError
+	var protocol *view.ProtocolError
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.Is(err, view.ErrNoTicket):
+		return fault.New(fault.Refused, "ask for another: each counts once, for "+view.TicketTime.String(), "refused by K.1: %v", err)
+	case errors.As(err, &full):
+		return fault.New(fault.Refused, "", "%s", full.Text)
+	case errors.As(err, &protocol):
+		return fault.New(fault.Failed, "", "the view ended: %v", protocol)
+	}
+	return fault.Wrap(fault.Failed, err, "try again", "the view")
+}
