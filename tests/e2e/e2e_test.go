@@ -218,7 +218,7 @@ func TestScripts(t *testing.T) {
 		if strings.HasPrefix(name, "page") {
 			return false
 		}
-		for _, other := range []string{"claude", "acpx", "display", "model"} {
+		for _, other := range []string{"claude", "acpx", "display", "model", "inspector"} {
 			if strings.Contains(name, other) {
 				return false
 			}
