@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,8 +83,23 @@ func psTable(w io.Writer, runs []types.Run) error {
 			seconds(time.Duration(r.CPUMillis) * time.Millisecond), fmt.Sprint(r.Processes) + ofLimit(r.ProcLimit, func(n int64) string { return fmt.Sprint(n) }),
 			amount(r.StateBytes, r.StateLimit), left, browser, fmt.Sprintf("%d allowed, %d refused", r.Allowed, r.Refused),
 		})
+		for _, p := range r.Parts {
+			rows = append(rows, []string{
+				"└", partName(p), ago(p.Since), "–", amount(p.MemoryBytes, p.MemoryLimit) + ofLimit(p.MemoryLimit, func(n int64) string { return amount(n, p.MemoryLimit) }),
+				seconds(time.Duration(p.CPUMillis) * time.Millisecond), fmt.Sprint(p.Processes) + ofLimit(p.ProcLimit, func(n int64) string { return fmt.Sprint(n) }),
+				"–", "–", "–", fmt.Sprintf("%d allowed, %d refused", p.Allowed, p.Refused),
+			})
+		}
 	}
 	return table(w, rows)
+}
+
+// partName is what a sandbox of a run besides the agent's is called: "browser", "server notes".
+func partName(p types.Part) string {
+	if p.Kind == types.PartBrowser {
+		return "browser"
+	}
+	return plain(p.Kind + " " + p.Name)
 }
 
 // ofLimit says a bound; who keeps it is in handler ps RUN.
@@ -108,14 +124,43 @@ func newKill(u *ui) *cobra.Command {
 					return errNoID()
 				}
 			}
+			runs, err := c.Runs(cmd.Context())
+			if err != nil {
+				return err
+			}
+			var ended []string
 			for _, id := range args {
+				run, found := oneRun(runs, id)
 				if err := c.Kill(cmd.Context(), id); err != nil {
 					return u.orEnded(err, id)
 				}
+				if found == nil {
+					ended = append(ended, endedText(run))
+				}
 			}
-			return u.result(map[string]any{"killed": args}, func(io.Writer) error { return nil })
+			return u.result(map[string]any{"killed": args}, func(w io.Writer) error {
+				for _, text := range ended {
+					if _, err := fmt.Fprintln(w, text); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		},
 	}
+}
+
+// endedText says what ended with a run: "ended k3f9 of web, with its browser, server notes".
+func endedText(r types.Run) string {
+	text := "ended " + r.ID + " of " + plain(r.Agent)
+	var parts []string
+	for _, p := range r.Parts {
+		parts = append(parts, partName(p))
+	}
+	if len(parts) > 0 {
+		text += ", with its " + strings.Join(parts, ", ")
+	}
+	return text
 }
 
 // errNoID answers an empty id, as an empty variable of a script gives it: it is the beginning of every run's.

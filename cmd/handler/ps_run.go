@@ -38,17 +38,43 @@ func psRun(w io.Writer, r types.Run) error {
 	if err := table(w, limitRows(r)); err != nil {
 		return err
 	}
+	if len(r.Parts) > 0 {
+		fmt.Fprintln(w)
+		if err := table(w, partRows(r.Parts)); err != nil {
+			return err
+		}
+	}
 	fmt.Fprintln(w)
 	if r.Failed > 0 {
 		fmt.Fprintf(w, "%d connections were allowed and came to nothing: handler logs %s\n\n", r.Failed, r.ID)
 	}
-	if len(r.Traffic) == 0 {
+	rows := [][]string{{"FROM", "HOST", "CONNECTIONS", "OUT", "IN"}}
+	add := func(from string, hosts []types.HostTraffic) {
+		for _, h := range hosts {
+			rows = append(rows, []string{from, plain(h.Host), fmt.Sprint(h.Requests), bytesText(h.Sent), bytesText(h.Received)})
+		}
+	}
+	add("agent", r.Traffic)
+	for _, p := range r.Parts {
+		add(partName(p), p.Traffic)
+	}
+	if len(rows) == 1 {
 		_, err := fmt.Fprintln(w, "nothing went out")
 		return err
 	}
-	rows := [][]string{{"HOST", "CONNECTIONS", "OUT", "IN"}}
-	for _, h := range r.Traffic {
-		rows = append(rows, []string{plain(h.Host), fmt.Sprint(h.Requests), bytesText(h.Sent), bytesText(h.Received)})
-	}
 	return table(w, rows)
+}
+
+// partRows are a run's browsers and hosted servers, and who keeps their limits.
+func partRows(parts []types.Part) [][]string {
+	rows := [][]string{{"BESIDE IT", "SESSION", "MEMORY", "ALLOWED", "KEPT BY", "PROCESSES", "ALLOWED", "KEPT BY"}}
+	for _, p := range parts {
+		session := plain(p.Session)
+		if session == "" {
+			session = "–"
+		}
+		rows = append(rows, []string{partName(p), session, amount(p.MemoryBytes, p.MemoryLimit), amount(p.MemoryLimit.Value, p.MemoryLimit), p.MemoryLimit.By,
+			fmt.Sprint(p.Processes), fmt.Sprint(p.ProcLimit.Value), p.ProcLimit.By})
+	}
+	return rows
 }

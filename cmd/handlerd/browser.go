@@ -16,7 +16,6 @@ import (
 	"github.com/handlerd/handler/handlerd/egress"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/mcpbox"
-	"github.com/handlerd/handler/handlerd/sessions"
 	"github.com/handlerd/handler/sandbox"
 )
 
@@ -46,8 +45,9 @@ func (w *wired) boxes(guest string, resolver egress.Resolver) mcpbox.Options {
 		Driver:   w.driver,
 		Enforced: func(ctx context.Context) (sandbox.Enforced, error) { return w.runs.Enforced(ctx) },
 		Watch: func(ctx context.Context, id string, l sandbox.Limits, stop func(error)) {
-			sessions.WatchSandbox(ctx, w.driver, id, l, stop)
+			w.runs.WatchBox(ctx, id, l, stop)
 		},
+		Live:  func(a mcpbox.About) func() { return w.runs.BoxLives(a) },
 		Owed:  func(id string, err error) { w.runs.Owe(id, err) },
 		Owner: owner(w.dirs), RunRoot: filepath.Join(w.dirs.Run, "runs"), Guest: guest,
 		OwnListeners: func() []netip.AddrPort { return w.runs.Listeners() },

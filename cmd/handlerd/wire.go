@@ -335,7 +335,7 @@ func (w *wired) doctor(ctx context.Context) []types.Finding {
 	s.Engine = w.driver.Info
 	s.Images = images{w.builder}.List
 	s.Secrets = w.probeSecrets
-	s.Display = w.tryDisplay
+	s.Display, s.Live = w.tryDisplay, w.runs.Census
 	return doctor.Checks(ctx, s)
 }
 

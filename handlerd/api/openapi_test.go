@@ -138,10 +138,13 @@ func (g *generator) operation(method, path string, op operation) map[string]any 
 			params = append(params, map[string]any{"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true, "schema": map[string]any{"type": "string"}})
 		}
 	}
-	for in, list := range map[string][]string{"query": op.query, "header": op.header} {
-		for _, q := range list {
+	for _, p := range []struct {
+		in   string
+		list []string
+	}{{"query", op.query}, {"header", op.header}} {
+		for _, q := range p.list {
 			name, says, _ := strings.Cut(q, " ")
-			params = append(params, map[string]any{"name": name, "in": in, "description": says, "schema": map[string]any{"type": "string"}})
+			params = append(params, map[string]any{"name": name, "in": p.in, "description": says, "schema": map[string]any{"type": "string"}})
 		}
 	}
 	out := map[string]any{"summary": op.says, "operationId": operationID(method, path)}

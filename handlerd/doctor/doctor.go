@@ -53,9 +53,18 @@ type Sources struct {
 	Images  func(ctx context.Context) ([]types.Image, error) // toolboxes, addons, harnesses, built or not
 	Secrets func(ctx context.Context) ([]Secret, error)      // what the saved agents name, looked at without asking anybody
 
+	Live func() Live // nil where no daemon is asked
+
 	// Display gives the socket that runs would get, whether they get it by a security context, and what is offered
 	// to them then.
 	Display func(ctx context.Context) (socket string, restricted bool, offered display.Compositor, err error)
+}
+
+// Live is what lives in the daemon.
+type Live struct {
+	Runs, Browsers, Servers int
+	Memory                  int64 // bytes that all of it uses, as far as its watches have seen
+	Owed                    int   // sandboxes of ended runs that the engine could not remove
 }
 
 // A User is whoever Handler runs as.
@@ -72,7 +81,7 @@ var checks = []check{
 	checkUser, checkRuntimeDir, checkPodman, checkRuntime, checkIDTools, checkSubIDs,
 	checkUserNamespaces, checkAppArmor, checkSELinux, checkSeccomp,
 	checkEngine, checkSystemd, checkOpenFiles, checkRootMount, checkMemory, checkClock, checkSpace,
-	checkToolboxTools, checkImages, checkSecrets, checkDisplay,
+	checkToolboxTools, checkImages, checkSecrets, checkDisplay, checkLive,
 }
 
 // Checks looks at everything and gives what it found, in a fixed order. It never fails: what cannot be looked at is

@@ -270,6 +270,9 @@ func TestEach(t *testing.T) {
 		{"images", Problem, "cannot be listed", func(f *fake) {
 			f.Images = func(context.Context) ([]types.Image, error) { return nil, errors.New("x") }
 		}},
+		{"left", Remark, "2 sandboxes of ended runs could not be removed", func(f *fake) {
+			f.Live = func() Live { return Live{Runs: 1, Browsers: 1, Memory: 400 << 20, Owed: 2} }
+		}},
 		{"display", Remark, "choose", func(f *fake) {
 			f.Display = func(context.Context) (string, bool, display.Compositor, error) {
 				return "", false, display.Compositor{}, fault.New(fault.Failed, "choose one", "several Wayland sockets live")

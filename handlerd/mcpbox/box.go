@@ -37,6 +37,7 @@ type Box struct {
 	dir    *rundir.Dir
 	id     string // the engine's
 	limits sandbox.Limits
+	gone   func() // tells that it is removed; nil where nobody was told of it
 	wire   *wire
 	client *client.Client
 
@@ -207,6 +208,9 @@ func (b *Box) end(cause error) {
 		}
 		if b.dir != nil {
 			left = append(left, b.dir.Close())
+		}
+		if b.gone != nil {
+			b.gone()
 		}
 		b.work.Wait()
 		b.err, b.left = cause, errors.Join(left...)

@@ -68,6 +68,7 @@ type yard struct {
 	sessions map[string]string // by token
 	broken   error             // of Spec
 	started  int
+	live     int // boxes that somebody was told of
 }
 
 func newYard(t *testing.T, upstream string, change func(*HostOptions)) *yard {
@@ -100,7 +101,21 @@ func newYard(t *testing.T, upstream string, change func(*HostOptions)) *yard {
 		Driver:   y.driver,
 		Enforced: func(context.Context) (sandbox.Enforced, error) { return sandbox.Enforced{}, nil },
 		Watch:    func(ctx context.Context, _ string, _ sandbox.Limits, _ func(error)) { <-ctx.Done() },
-		Owner:    "test-owner-digest", RunRoot: run, Guest: programs.guest, Connections: 10,
+		Live: func(a About) func() {
+			y.mu.Lock()
+			defer y.mu.Unlock()
+			if a.Run != "k7f2" || a.Part != sandbox.PartServer || a.Addon != "notes" || a.Sandbox == "" || a.Limits.Memory.Value != ServerMemory || a.Since.IsZero() {
+				t.Errorf("%+v", a)
+			}
+			y.live++
+			return func() {
+				_ = a.Traffic()
+				y.mu.Lock()
+				defer y.mu.Unlock()
+				y.live--
+			}
+		},
+		Owner: "test-owner-digest", RunRoot: run, Guest: programs.guest, Connections: 10,
 	})
 	o := HostOptions{Name: "notes", Launcher: launcher, Room: y.room, Spec: y.spec, Session: func(token string) string {
 		y.mu.Lock()
@@ -169,6 +184,11 @@ func (y *yard) left(t *testing.T, n int) {
 	if err != nil || len(boxes) != n {
 		t.Errorf("there are %d sandboxes, want %d: %v %v", len(boxes), n, boxes, err)
 	}
+	y.mu.Lock()
+	if y.live != n {
+		t.Errorf("%d sandboxes are said to live, want %d", y.live, n)
+	}
+	y.mu.Unlock()
 	entries, err := os.ReadDir(y.runRoot)
 	if err != nil || len(entries) != n {
 		t.Errorf("there are %d run directories, want %d: %v %v", len(entries), n, entries, err)

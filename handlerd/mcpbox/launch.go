@@ -116,6 +116,7 @@ func (b *Box) startSandbox(ctx context.Context) error {
 		return b.startError(err)
 	}
 	b.id, b.limits = id, spec.Limits
+	b.lives(time.Now())
 	// It may take memory from its first moment on.
 	b.work.Go(func() { b.l.o.Watch(b.ctx, id, spec.Limits, b.atLimit) })
 	return nil

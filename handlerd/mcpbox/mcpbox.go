@@ -40,6 +40,8 @@ type Options struct {
 	// Watch keeps the limits of the sandbox called id that the kernel does not, until ctx ends; it calls stop, at most
 	// once, with what it met.
 	Watch func(ctx context.Context, id string, l sandbox.Limits, stop func(error))
+	// Live is told of each sandbox that stands, before its server is greeted; gone is called when it is removed. It may be nil.
+	Live func(About) (gone func())
 	// Owed is told of a sandbox that the engine could not remove, to try again later. It may be nil.
 	Owed func(id string, err error)
 

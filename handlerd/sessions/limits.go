@@ -94,13 +94,13 @@ func (r *Run) watch(limits sandbox.Limits, volumes []sandbox.Volume) {
 	r.watching.Go(func() { times.run(r.ctx) })
 }
 
-// biggest tells whether no run uses more memory than r, as far as is known.
+// biggest tells whether no run uses more memory than r, browsers and hosted servers included, as far as is known.
 func (m *Manager) biggest(r *Run) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	mine := r.memoryUsed.Load()
+	mine := m.using(r)
 	for _, other := range m.runs {
-		if other != r && other.memoryUsed.Load() > mine {
+		if other != r && m.using(other) > mine {
 			return false
 		}
 	}

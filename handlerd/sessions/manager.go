@@ -105,6 +105,8 @@ type Manager struct {
 	sweepMu sync.Mutex
 	swept   bool // protected by sweepMu
 
+	boxes map[string]*box // browsers and hosted servers that live, by the engine's id; protected by mu
+
 	owed map[string]bool // sandboxes that could not be removed; protected by mu
 
 	saveMu sync.Mutex // one rule at a time is saved
@@ -136,8 +138,11 @@ func (m *Manager) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(left) > 0 {
+		m.log.Info("a predecessor left sandboxes", "sandboxes", sweptText(left))
+	}
 	for _, s := range left {
-		m.log.Info("sweeping a sandbox that a predecessor left", "name", s.Name)
+		m.log.Info("sweeping a sandbox that a predecessor left", "name", s.Name, "what", whatItWas(s))
 		if err := m.opts.Driver.Remove(ctx, s.ID); err != nil {
 			if ctx.Err() != nil {
 				return err

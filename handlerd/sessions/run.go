@@ -219,7 +219,7 @@ func (r *Run) end(cause error) {
 		}
 		if r.egress != nil {
 			r.warn("the proxy was not closed", r.egress.Close())
-			r.tellTraffic()
+			r.tellTrafficOf("", "", r.egress.Snapshot())
 		}
 		if r.display != nil {
 			r.warn("the compositor's socket for the run was not closed", r.display.Close())
@@ -317,6 +317,7 @@ func (r *Run) status(ctx context.Context) types.Run {
 		stats = sandbox.Stats{} // it is ending
 	}
 	r.usage(&s, stats)
+	r.measureParts(ctx, s.Parts)
 	return s
 }
 
@@ -332,7 +333,7 @@ func (r *Run) announce() {
 func (r *Run) brief() types.Run {
 	s := types.Run{
 		ID: r.id, Agent: r.plan.Agent, Harness: r.plan.Harness, State: r.state.Load().(string), Turn: "idle", Since: r.since,
-		Browser: r.browser, ToolCalls: int(r.toolCalls.Load()), Refused: r.refused.Load(),
+		Browser: r.browser, ToolCalls: int(r.toolCalls.Load()), Refused: r.refused.Load(), Parts: []types.Part{},
 	}
 	if r.working.Load() > 0 {
 		s.Turn = "working"
@@ -355,6 +356,7 @@ func (r *Run) brief() types.Run {
 	for _, u := range r.plan.Upstreams {
 		s.Providers = append(s.Providers, u.URL)
 	}
+	s.Parts = r.parts()
 	if r.egress != nil {
 		count := r.egress.Snapshot()
 		s.Allowed += count.Allowed

@@ -73,9 +73,9 @@ func traffic(s egress.Snapshot, n int) (top []types.HostTraffic, rest types.Host
 	return top[:min(n, len(top))], rest
 }
 
-// tellTraffic says at the run's end where its bytes went.
-func (r *Run) tellTraffic() {
-	count := r.egress.Snapshot()
+// tellTrafficOf says at the end of a run, or of a browser or hosted server of its, where the bytes went. who is "" for the
+// agent itself.
+func (r *Run) tellTrafficOf(who, session string, count egress.Snapshot) {
 	if len(count.Hosts) == 0 {
 		return
 	}
@@ -88,7 +88,12 @@ func (r *Run) tellTraffic() {
 		parts = append(parts, fmt.Sprintf("%s %d connections, %d bytes out, %d bytes in", h.Host, h.Requests, h.Sent, h.Received))
 	}
 	text := strings.Join(parts, "; ")
-	r.log.add("handlerd", "network: "+text)
-	r.audit(audit.Record{Kind: audit.KindNetwork, Verdict: audit.Allowed, Rule: "D.7",
-		Subject: fmt.Sprintf("%d hosts", len(count.Hosts)), Reason: text})
+	subject := fmt.Sprintf("%d hosts", len(count.Hosts))
+	if who == "" {
+		r.log.add("handlerd", "network: "+text)
+	} else {
+		r.log.add("handlerd", "network of "+who+": "+text)
+		subject = who + ": " + subject
+	}
+	r.audit(audit.Record{Kind: audit.KindNetwork, Verdict: audit.Allowed, Rule: "D.7", Session: session, Subject: subject, Reason: text})
 }

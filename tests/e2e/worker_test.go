@@ -65,7 +65,7 @@ func newWorkshop(t *testing.T, with ...func(*browser.SandboxOptions)) *workshop 
 		Driver:   s.driver,
 		Enforced: func(context.Context) (sandbox.Enforced, error) { return info.Enforced, nil },
 		Watch: func(ctx context.Context, id string, l sandbox.Limits, stop func(error)) {
-			sessions.WatchSandbox(ctx, s.driver, id, l, stop)
+			sessions.WatchSandbox(ctx, s.driver, id, l, func(sandbox.Stats) {}, stop)
 		},
 		Owner: workerOwner, RunRoot: filepath.Join(dir, "runs"), Guest: filepath.Join(the.bin, "handler-guest"),
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),

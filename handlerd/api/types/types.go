@@ -154,6 +154,10 @@ type Run struct {
 	// Traffic is where the bytes went, the hosts with the most first; a provider is "upstream NAME".
 	Traffic []HostTraffic `json:"traffic"`
 
+	// Parts are the run's browsers and hosted servers that live, the oldest first; what they use is not in the numbers
+	// of the run itself.
+	Parts []Part `json:"parts"`
+
 	MemoryBytes int64 `json:"memoryBytes"`
 	MemoryLimit Limit `json:"memoryLimit"`
 	Processes   int   `json:"processes"`
@@ -175,6 +179,32 @@ type HostTraffic struct {
 	Requests int64  `json:"requests"` // tunnels, or requests in clear
 	Sent     int64  `json:"sent"`     // bytes from the sandbox
 	Received int64  `json:"received"` // bytes to the sandbox
+}
+
+// What a Part is.
+const (
+	PartBrowser = "browser"
+	PartServer  = "server"
+)
+
+// A Part is a sandbox of a run besides the agent's: a guarded browser's, or a hosted MCP server's.
+type Part struct {
+	Kind    string    `json:"kind"` // PartBrowser or PartServer
+	Name    string    `json:"name"` // of the MCP server
+	Session string    `json:"session,omitempty"`
+	Since   time.Time `json:"since"`
+	Sandbox string    `json:"sandbox"` // the engine's id
+
+	MemoryBytes int64 `json:"memoryBytes"`
+	MemoryLimit Limit `json:"memoryLimit"`
+	Processes   int   `json:"processes"`
+	ProcLimit   Limit `json:"processLimit"`
+	CPUMillis   int64 `json:"cpuMillis"`
+
+	Allowed int64         `json:"allowed"` // connections that its proxy let out
+	Refused int64         `json:"refused"`
+	Failed  int64         `json:"failed"` // let out, and came to nothing
+	Traffic []HostTraffic `json:"traffic"`
 }
 
 // A Scope is a host folder the run sees.
