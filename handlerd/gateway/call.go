@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 )
 
 // call is every tools/call: what the gateway itself refuses, the call within its time, its record, its bounds. A
@@ -42,7 +41,7 @@ func (c *client) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallTo
 	if rec.Refused != "" {
 		result = mcp.NewToolResultError(rec.Refused)
 	} else {
-		result = c.use(ctx, Call{Caller: c.caller, Session: rec.Session, Tool: rec.Tool, Args: args, Progress: c.progress(ctx, req)})
+		result = c.use(ctx, Call{Caller: c.caller, Session: rec.Session, Tool: rec.Tool, Args: args, Progress: c.progress(req)})
 	}
 	rec.Failed, rec.Took = result.IsError, time.Since(began)
 	return c.written(rec, result), nil
@@ -154,12 +153,11 @@ func cutText(s string) string {
 }
 
 // progress tells the client, if it gave a token to be told by.
-func (c *client) progress(ctx context.Context, req mcp.CallToolRequest) func(done, total float64, text string) {
+func (c *client) progress(req mcp.CallToolRequest) func(done, total float64, text string) {
 	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
 		return func(float64, float64, string) {}
 	}
 	token := req.Params.Meta.ProgressToken
-	s := server.ServerFromContext(ctx)
 	return func(done, total float64, text string) {
 		params := map[string]any{"progressToken": token, "progress": done}
 		if total > 0 {
@@ -168,7 +166,11 @@ func (c *client) progress(ctx context.Context, req mcp.CallToolRequest) func(don
 		if text != "" {
 			params["message"] = text
 		}
-		// One that finds no room is lost: the next says more.
-		_ = s.SendNotificationToClient(ctx, "notifications/progress", params)
+		n := mcp.JSONRPCNotification{JSONRPC: mcp.JSONRPC_VERSION, Notification: mcp.Notification{
+			Method: string(mcp.MethodNotificationProgress), Params: mcp.NotificationParams{AdditionalFields: params}}}
+		select {
+		case c.progressed <- progressed{notice: n}:
+		default: // one that finds no room is lost: the next says more
+		}
 	}
 }

@@ -59,7 +59,7 @@ func (g *Gateway) serve(conn net.Conn) {
 		return
 	}
 	c := &client{g: g, conn: conn, name: hello.Server, hosted: hosted, instance: instance, caller: caller,
-		id: rand.Text(), notices: make(chan mcp.JSONRPCNotification, 64), loading: make(chan struct{}, 1)}
+		id: rand.Text(), notices: make(chan mcp.JSONRPCNotification, 64), progressed: make(chan progressed, 64), queue: newQueue(), loading: make(chan struct{}, 1)}
 	if err := c.run(ctx, cancel, r); err != nil && ctx.Err() == nil {
 		g.log.Debug("an MCP connection ended", "run", g.o.Run, "server", hello.Server, "error", err)
 	}
@@ -78,9 +78,11 @@ type client struct {
 	caller   Caller
 	id       string
 
-	ready   atomic.Bool
-	notices chan mcp.JSONRPCNotification
-	write   sync.Mutex
+	ready      atomic.Bool
+	notices    chan mcp.JSONRPCNotification
+	progressed chan progressed
+	write      sync.Mutex
+	queue      *queue
 
 	mcp     *server.MCPServer
 	loading chan struct{}     // holds one token while somebody loads the tools
@@ -108,7 +110,6 @@ func (c *client) run(ctx context.Context, cancel context.CancelFunc, r *bufio.Re
 	defer work.Wait()
 	defer cancel()
 	work.Go(func() { c.sendNotices(ctx) })
-	busy := make(chan struct{}, MaxCalls)
 	lines := jsonrpc.NewLineReader(r, MaxLine)
 	for {
 		line, err := lines.Next()
@@ -130,18 +131,32 @@ func (c *client) run(ctx context.Context, cancel context.CancelFunc, r *bufio.Re
 		line = bytes.Clone(line) // it outlives the reading of the next one
 		ask, slow := readAsk(line)
 		if !slow {
+			c.queue.giveUp(cancelled(ask, line))
 			c.answer(c.mcp.HandleMessage(ctx, line))
 			continue
 		}
-		select {
-		case busy <- struct{}{}: // further calls wait in the socket
-		case <-ctx.Done():
-			return ctx.Err()
+		p := c.queue.enter(ctx, ask.ID.String(), len(line))
+		if p == nil {
+			c.answer(c.turnAway(ctx, ask, line))
+			continue
 		}
 		work.Go(func() {
-			defer func() { <-busy }()
-			c.answer(c.serve(ctx, ask, line))
+			defer p.leave()
+			c.inTurn(p, ask, line)
 		})
+	}
+}
+
+// inTurn does a call or a list when its turn has come. One that the client gave up has no answer.
+func (c *client) inTurn(p *place, a ask, line []byte) {
+	if !p.turn() {
+		return
+	}
+	defer p.over()
+	m := c.serve(p.ctx, a, line)
+	if p.ctx.Err() == nil {
+		c.toldAll(p.ctx)
+		c.answer(m)
 	}
 }
 
@@ -206,11 +221,37 @@ func (c *client) send(m any) {
 	}
 }
 
+// A progressed is a notice of a call's progress; one without a notice closes sent when what came before it was sent.
+type progressed struct {
+	notice any
+	sent   chan struct{}
+}
+
+// toldAll waits until the progress that was told is sent: a call has none after its answer.
+func (c *client) toldAll(ctx context.Context) {
+	sent := make(chan struct{})
+	select {
+	case c.progressed <- progressed{sent: sent}:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-sent:
+	case <-ctx.Done():
+	}
+}
+
 func (c *client) sendNotices(ctx context.Context) {
 	for {
 		select {
 		case n := <-c.notices:
 			c.send(n)
+		case p := <-c.progressed:
+			if p.sent != nil {
+				close(p.sent)
+				continue
+			}
+			c.send(p.notice)
 		case <-ctx.Done():
 			return
 		}

@@ -23,17 +23,19 @@ import (
 
 // Bounds of a run's gateway.
 const (
-	MaxConnections = 32               // at one time
-	MaxLine        = 16 << 20         // bytes of one message; a longer one is answered with an error
-	MaxTaken       = 2 << 20          // bytes of one that is more than answered: what it becomes in memory is many times that
-	MaxArguments   = 1 << 20          // bytes of a call's arguments, as JSON
-	MaxText        = 256 << 10        // bytes of one text of a result; the rest is cut, and that is said
-	MaxImage       = 8 << 20          // bytes of one picture of a result, before base64
-	MaxParts       = 64               // parts of one result
-	MaxCalls       = 8                // calls under way of one connection
-	MaxRunCalls    = 16               // calls under way of one run: what each holds is the daemon's memory
-	HelloTime      = 10 * time.Second // for a connection to say which server it wants
-	CallTime       = 5 * time.Minute  // for one call, questions to the person included
+	MaxConnections  = 32               // at one time
+	MaxLine         = 16 << 20         // bytes of one message; a longer one is answered with an error
+	MaxTaken        = 2 << 20          // bytes of one that is more than answered: what it becomes in memory is many times that
+	MaxArguments    = 1 << 20          // bytes of a call's arguments, as JSON
+	MaxText         = 256 << 10        // bytes of one text of a result; the rest is cut, and that is said
+	MaxImage        = 8 << 20          // bytes of one picture of a result, before base64
+	MaxParts        = 64               // parts of one result
+	MaxCalls        = 8                // calls under way of one connection
+	MaxWaiting      = 64               // calls of one connection that wait for one of those to end
+	MaxWaitingBytes = 4 << 20          // bytes of their messages
+	MaxRunCalls     = 16               // calls under way of one run: what each holds is the daemon's memory
+	HelloTime       = 10 * time.Second // for a connection to say which server it wants
+	CallTime        = 5 * time.Minute  // for one call, questions to the person included
 )
 
 // A Caller is who uses an instance. Run and Agent are the daemon's own knowledge.

@@ -319,15 +319,13 @@ func TestProgress(t *testing.T) {
 	w := start(t, map[string]Hosted{"tools": {Server: newTools()}})
 	p := w.join(t, "tools", "")
 	p.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"progress","arguments":{},"_meta":{"progressToken":"p1"}}}`)
-	seen := map[string]map[string]any{}
-	for range 2 { // in either order: the notice has a way of its own
-		m := p.next()
-		method, _ := m["method"].(string)
-		seen[method] = m
+	notice, answer := p.next(), p.next() // a client takes no notice of a call that was answered
+	if answer["id"] != 2.0 {
+		t.Errorf("got %v", answer)
 	}
-	params, _ := seen["notifications/progress"]["params"].(map[string]any)
+	params, _ := notice["params"].(map[string]any)
 	if params["progressToken"] != "p1" || params["progress"] != 1.0 || params["total"] != 2.0 || params["message"] != "half" {
-		t.Errorf("got %v", seen)
+		t.Errorf("got %v", notice)
 	}
 }
 
@@ -347,6 +345,48 @@ func TestCancelled(t *testing.T) {
 	<-s.waiting
 	q.conn.Close()
 	<-s.ended
+}
+
+// TestWaiting: what waits for its turn can be given up, is not answered then, and is bounded.
+func TestWaiting(t *testing.T) {
+	s := newTools()
+	w := start(t, map[string]Hosted{"tools": {Server: s}})
+	p := w.join(t, "tools", "")
+	call := func(id int, tool string) {
+		p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, id, tool))
+	}
+	giveUp := func(id int) {
+		p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id))
+	}
+	for i := range MaxCalls {
+		call(100+i, "wait")
+	}
+	for range MaxCalls {
+		<-s.waiting
+	}
+	call(200, "echo") // waits, and is given up before its turn
+	call(201, "echo")
+	giveUp(200)
+	giveUp(100)
+	<-s.ended
+	if got := p.next(); got["id"] != 201.0 {
+		t.Errorf("got %v", got)
+	}
+	call(300, "wait")
+	<-s.waiting
+	for i := range MaxWaiting + 1 {
+		call(400+i, "echo")
+	}
+	got := p.next()
+	if text := fmt.Sprint(got["result"]); got["id"] != float64(400+MaxWaiting) || !strings.Contains(text, "isError:true") || !strings.Contains(text, "wait already") {
+		t.Errorf("got %v", got)
+	}
+	giveUp(300)
+	for range MaxWaiting {
+		if got := p.next(); got["result"] == nil || got["id"] == 300.0 {
+			t.Fatalf("got %v", got)
+		}
+	}
 }
 
 // TestStop is the kill switch: it ends what is under way, and nothing goes after it.

@@ -32,6 +32,20 @@ func (c *client) serve(ctx context.Context, a ask, line []byte) mcp.JSONRPCMessa
 	if err == nil {
 		err = c.noSuchTool(a.Params.Name)
 	}
+	return c.notCalled(ctx, a, line, err)
+}
+
+// turnAway answers what finds no place in the queue.
+func (c *client) turnAway(ctx context.Context, a ask, line []byte) mcp.JSONRPCMessage {
+	err := fmt.Errorf("%d calls of this connection wait already, or %d MiB of them: wait for their results", MaxWaiting, MaxWaitingBytes>>20)
+	if a.Method == string(mcp.MethodToolsList) || a.Params.Name == "" {
+		return mcp.NewJSONRPCError(a.ID, mcp.INTERNAL_ERROR, err.Error(), nil)
+	}
+	return c.notCalled(ctx, a, line, err)
+}
+
+// notCalled answers a call that reaches no tool, as a tool does.
+func (c *client) notCalled(ctx context.Context, a ask, line []byte, err error) mcp.JSONRPCMessage {
 	// mcp-go would answer with a protocol error, which a model never sees: here the tool is there, and says so itself.
 	stranger := c.newServer()
 	stranger.AddTool(mcp.Tool{Name: a.Params.Name, RawInputSchema: []byte(`{"type":"object"}`)}, func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {

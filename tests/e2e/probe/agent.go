@@ -36,6 +36,7 @@ import (
 //	flood            writes 20 MB to standard error and 20000 updates in a turn
 //	shell            does a prompt "run COMMAND" and says what it printed
 //	raw              does a prompt "raw FILE" (raw.go)
+//	mcp              does a prompt "mcp NAME FILE" to an MCP server of its session (mcp.go)
 //	storm N          connects N times to each of the daemon's sockets, as whoever; says what came of it
 //	steal-id         sends requests with ids that the client uses, and answers that nobody asked for
 func agentMain(args []string) {
@@ -71,6 +72,8 @@ type agent struct {
 	out   *bufio.Writer
 	lines []string
 	id    int
+
+	servers []mcpServer // of the session
 }
 
 // A message is one line, with its id as it was spelled.
@@ -149,6 +152,7 @@ func (a *agent) serve() {
 				a.write(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"log in first","data":{"authMethods":%s}}}`, m.ID, logins)
 				continue
 			}
+			a.keepServers(m.Params)
 			a.answer(m.ID, `{"sessionId":"s1"}`)
 		case "session/load", "session/resume", "session/close", "session/delete", "authenticate":
 			a.answer(m.ID, `{}`)
@@ -205,6 +209,9 @@ func (a *agent) prompt(m message) {
 	}
 	if file, ok := strings.CutPrefix(text, "raw "); ok && a.mode == "raw" {
 		a.raw(p.SessionID, file)
+	}
+	if words := strings.Fields(text); len(words) == 3 && words[0] == "mcp" && a.mode == "mcp" {
+		a.mcp(p.SessionID, words[1], words[2])
 	}
 	a.misbehave(p.SessionID)
 	a.answer(m.ID, `{"stopReason":"end_turn"}`)
