@@ -66,6 +66,8 @@ type Binding struct {
 	// Network is the rules of a hosted server that has a sandbox of its own, besides its addon's hosts. The agent's rules
 	// are not the server's, and the server's are not the agent's; Unknown has no meaning here.
 	Network Network `toml:"network"`
+	// Limits bound such a server; those of the guarded browser are Browser.Limits.
+	Limits ServerLimits `toml:"limits"`
 }
 
 // An MCPServer is an http or sse server of the person's own.
@@ -101,7 +103,8 @@ type Browser struct {
 	Lifetime string `toml:"lifetime"`
 	// Search is the address of the result page that browser_search opens, with %s in place of the words;
 	// DefaultBrowserSearch if empty.
-	Search string `toml:"search"`
+	Search string        `toml:"search"`
+	Limits BrowserLimits `toml:"limits"`
 }
 
 // Values of Browser.Network.

@@ -38,6 +38,9 @@ func (a *Agent) checkBrowser() error {
 	if _, err := a.Browser.Life(); err != nil {
 		return err
 	}
+	if _, err := a.Browser.Limits.Parse(); err != nil {
+		return fmt.Errorf("browser.%w", err)
+	}
 	return checkSearch(a.Browser.Search)
 }
 

@@ -44,6 +44,14 @@ func Format(a *Agent) []byte {
 		w.flag("read_only", b.ReadOnly)
 		w.text("lifetime", b.Lifetime)
 		w.text("search", b.Search)
+		if l := b.Limits; l != (BrowserLimits{}) {
+			w.table("[browser.limits]")
+			w.text("memory", l.Memory)
+			w.number("processes", l.Processes)
+			w.text("tmp", l.Tmp)
+			w.text("files", l.Files)
+			w.text("idle", l.Idle)
+		}
 	}
 	w.limits(a.Limits)
 	w.policy(a.Policy)
@@ -71,6 +79,12 @@ func (w *writer) table(header string) {
 func (w *writer) text(name, value string) {
 	if value != "" {
 		fmt.Fprintf(w, "%s = %s\n", name, quote(value))
+	}
+}
+
+func (w *writer) number(name string, value int64) {
+	if value != 0 {
+		fmt.Fprintf(w, "%s = %d\n", name, value)
 	}
 }
 
@@ -118,6 +132,7 @@ func (w *writer) bindings(all map[string]Binding) {
 		w.list("tools", b.Tools)
 		w.list("deny_tools", b.DenyTools)
 		w.network("["+header+".network]", b.Network)
+		w.serverLimits("["+header+".limits]", b.Limits)
 		w.subtable("["+header+".settings]", b.Settings)
 		w.secrets(header+".secrets", b.Secrets)
 	}
@@ -133,6 +148,22 @@ func (w *writer) network(header string, n Network) {
 	w.list("private", n.Private)
 	w.list("presets", n.Presets)
 	w.text("unknown", n.Unknown)
+}
+
+func (w *writer) serverLimits(header string, l ServerLimits) {
+	if l == (ServerLimits{}) {
+		return
+	}
+	w.table(header)
+	w.text("memory", l.Memory)
+	w.number("processes", l.Processes)
+	w.text("tmp", l.Tmp)
+	w.text("home", l.Home)
+	w.text("shm", l.Shm)
+	w.text("call_time", l.CallTime)
+	w.text("idle", l.Idle)
+	w.text("lifetime", l.Lifetime)
+	w.text("results", l.Results)
 }
 
 func (w *writer) secrets(header string, all map[string]Secret) {
@@ -170,9 +201,7 @@ func (w *writer) limits(l Limits) {
 		}
 		fmt.Fprintf(w, "cpus = %s\n", cpus)
 	}
-	if l.Processes != 0 {
-		fmt.Fprintf(w, "processes = %d\n", l.Processes)
-	}
+	w.number("processes", l.Processes)
 	w.text("tmp", l.Tmp)
 	w.text("home", l.Home)
 	w.text("shm", l.Shm)

@@ -168,6 +168,9 @@ func (b Binding) check() error {
 			}
 		}
 	}
+	if _, err := b.Limits.Parse(); err != nil {
+		return err
+	}
 	if b.Network.Unknown != "" {
 		return errors.New("network.unknown says nothing to a hosted server: what no rule of its names is refused")
 	}

@@ -33,6 +33,17 @@ allow = ["api.example.org"]
 private = ["10.0.0.6:5432"]
 presets = ["github"]
 
+[bindings.notes.limits]
+memory = "512MiB"
+processes = 64
+tmp = "1GiB"
+home = "2MiB"
+shm = "1MiB"
+call_time = "30s"
+idle = "10m"
+lifetime = "2h"
+results = "1MiB"
+
 [bindings.playwright]
 chromium_sandbox = "off"
 
@@ -56,6 +67,16 @@ deny = ["ads.example.com"]
 private = ["10.0.0.5:8080"]
 presets = ["npm"]
 unknown = "ask"
+
+[browser]
+network = "rules"
+
+[browser.limits]
+memory = "3GiB"
+processes = 2048
+tmp = "1GiB"
+files = "2GiB"
+idle = "5m"
 
 [limits]
 memory = "2GB"

@@ -104,16 +104,20 @@ func (b *builder) box(m *addons.Manifest, binding agents.Binding, env map[string
 		key := "HANDLER_SETTING_" + strings.ToUpper(name)
 		b.share(key, env[key], "addon "+m.Name)
 	}
-	b.hostServer(m, binding, box)
-	return nil
+	return b.hostServer(m, binding, box)
 }
 
 // hostServer adds a server that handlerd hosts, as the agent reaches it.
-func (b *builder) hostServer(m *addons.Manifest, binding agents.Binding, box *Box) {
-	b.plan.Hosted = append(b.plan.Hosted, Hosted{Name: m.Name, Allow: binding.Tools, Deny: binding.DenyTools, Settings: settingsOf(m, binding), Box: box})
+func (b *builder) hostServer(m *addons.Manifest, binding agents.Binding, box *Box) error {
+	limits, err := binding.Limits.Parse()
+	if err != nil {
+		return err
+	}
+	b.plan.Hosted = append(b.plan.Hosted, Hosted{Name: m.Name, Allow: binding.Tools, Deny: binding.DenyTools, Settings: settingsOf(m, binding), Box: box, Limits: limits})
 	b.plan.SessionDefaults.MCPServers = append(b.plan.SessionDefaults.MCPServers, MCPServer{
 		Name: m.Name, Command: sandbox.GuestTarget + "/handler-guest", Args: []string{"mcp", m.Name, policy.SessionToken}, Env: []Pair{},
 	})
+	return nil
 }
 
 // bind checks a binding against the addon's manifest and gives the variables of its settings and secrets.
@@ -173,6 +177,9 @@ func (b *builder) source(s agents.Secret) Source {
 // addonServer adds the stdio server of an addon (B.3), by its absolute path: an agent may search programs elsewhere.
 func (b *builder) addonServer(m *addons.Manifest, binding agents.Binding, env map[string]string) error {
 	off := binding.ChromiumSandbox == agents.ChromiumSandboxOff
+	if binding.Limits != (agents.ServerLimits{}) {
+		return errors.New("limits hold for a server that is hosted in a sandbox of its own: the guarded browser has [browser.limits], and what runs beside the agent has the agent's")
+	}
 	if binding.Network.Given() {
 		return errors.New("network holds for a server that is hosted in a sandbox of its own: the guarded browser has [browser] network, and what runs beside the agent has the agent's")
 	}
@@ -183,8 +190,7 @@ func (b *builder) addonServer(m *addons.Manifest, binding agents.Binding, env ma
 		if len(binding.Secrets) > 0 {
 			return errors.New("the guarded browser takes no secrets, and no login with them (F.1): leave them out, or use the browser beside the agent: placement = \"sandbox\"")
 		}
-		b.hostServer(m, binding, nil)
-		return nil
+		return b.hostServer(m, binding, nil)
 	}
 	if len(binding.Tools)+len(binding.DenyTools) > 0 {
 		return errors.New("tools and deny_tools hold for a server that handlerd hosts: add placement = \"hosted\"")

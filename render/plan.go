@@ -75,7 +75,11 @@ type Browser struct {
 	ReadOnly bool          `json:"readOnly"` // pages are not acted on (F.4)
 	Life     time.Duration `json:"-"`        // of one browser in an unattended run
 	Search   string        `json:"search"`   // address of a result page with %s for the words
+	Limits   HostedLimits  `json:"-"`
 }
+
+// HostedLimits bound a hosted server or a guarded browser; 0 is the engine's default.
+type HostedLimits = agents.HostedLimits
 
 // Kinds of a Rule.
 const (
@@ -97,7 +101,8 @@ type Hosted struct {
 	Allow, Deny []string          // patterns of tools' names; see agents.Binding
 	Settings    map[string]string // of the binding, defaults included
 	// Box is the sandbox of its own that the server runs in; nil for one that handlerd itself serves, the browser.
-	Box *Box
+	Box    *Box
+	Limits HostedLimits // of a Box, and of what its results may have
 }
 
 // A Box is what a hosted server's own sandbox has. There is nothing of the agent in it.

@@ -122,6 +122,9 @@ func (b *builder) base() error {
 	if p.Browser.Life, err = a.Browser.Life(); err != nil {
 		return err
 	}
+	if p.Browser.Limits, err = a.Browser.Limits.Parse(); err != nil {
+		return fmt.Errorf("browser.%w", err)
+	}
 	p.Policy = Policy{HostFS: a.Policy.HostFS, HostTerminal: a.Policy.HostTerminal, DenyClientMCP: a.Policy.ClientMCP == agents.ClientMCPDeny,
 		ApprovalsACP: slices.Contains(a.Policy.Approvals, agents.ApprovalsACP), Unattended: a.Policy.Unattended}
 	for _, r := range a.Policy.Answers {

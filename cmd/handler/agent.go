@@ -112,7 +112,9 @@ func (f *agentFlags) apply(cmd *cobra.Command, a *agents.Agent, c catalog.Catalo
 	if err := f.limits.save(cmd, &a.Limits); err != nil {
 		return err
 	}
-	f.browser.save(cmd, &a.Browser)
+	if err := f.browser.save(cmd, &a.Browser); err != nil {
+		return err
+	}
 	had := len(a.Scopes)
 	// One after the other: each judges the whole agent, so that a fault would be told as often as there are steps.
 	for _, step := range []func() error{

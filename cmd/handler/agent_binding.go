@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 type bindingFlags struct {
 	placement, tools, denyTools   []string
 	allow, deny, private, presets []string
+	limits                        []string
 }
 
 func (f *bindingFlags) register(cmd *cobra.Command) {
@@ -26,10 +28,11 @@ func (f *bindingFlags) register(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.deny, "addon-deny", nil, "ADDON=HOST that a hosted server never reaches (repeatable)")
 	fl.StringArrayVar(&f.private, "addon-private", nil, "ADDON=ADDRESS:PORT, private, that a hosted server reaches (repeatable)")
 	fl.StringArrayVar(&f.presets, "addon-preset", nil, "ADDON=PRESET that a hosted server reaches: see handler policy presets (repeatable)")
+	fl.StringArrayVar(&f.limits, "addon-limit", nil, "ADDON=NAME=VALUE of a hosted server's limits: memory, processes, tmp, home, shm, call_time, idle, lifetime, results; ADDON=NAME= for the default (repeatable)")
 }
 
 func (f *bindingFlags) given() bool {
-	return len(f.placement)+len(f.tools)+len(f.denyTools)+len(f.allow)+len(f.deny)+len(f.private)+len(f.presets) > 0
+	return len(f.placement)+len(f.tools)+len(f.denyTools)+len(f.allow)+len(f.deny)+len(f.private)+len(f.presets)+len(f.limits) > 0
 }
 
 // apply changes the bindings of a; an addon that is not bound is bound by it, as by --set.
@@ -46,6 +49,7 @@ func (f *bindingFlags) apply(a *agents.Agent, defaults []string) error {
 		{"addon-deny", "ADDON=HOST", f.deny, func(b *agents.Binding, v string) error { return b.Network.Denies(v) }},
 		{"addon-private", "ADDON=ADDRESS:PORT", f.private, func(b *agents.Binding, v string) error { return b.Network.AllowsPrivate(v) }},
 		{"addon-preset", "ADDON=PRESET", f.presets, func(b *agents.Binding, v string) error { return b.Network.AddPresets(v) }},
+		{"addon-limit", "ADDON=NAME=VALUE", f.limits, setServerLimit},
 	} {
 		for _, given := range flag.given {
 			addon, value, ok := strings.Cut(given, "=")
@@ -62,6 +66,15 @@ func (f *bindingFlags) apply(a *agents.Agent, defaults []string) error {
 		}
 	}
 	return nil
+}
+
+// setServerLimit reads NAME=VALUE.
+func setServerLimit(b *agents.Binding, text string) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok {
+		return errors.New("write ADDON=NAME=VALUE, such as notes=memory=512MiB")
+	}
+	return b.Limits.Set(name, value)
 }
 
 // toolList reads names of tools; none for "".

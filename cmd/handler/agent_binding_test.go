@@ -29,7 +29,7 @@ func TestBindingFlags(t *testing.T) {
 	a := agents.Builtin("demo")
 	if err := bind(t, a, "--placement", "notes=hosted", "--tools", "notes=read_*,list", "--deny-tools", "notes=drop_*",
 		"--addon-allow", "notes=api.example.org", "--addon-deny", "notes=bad.example.org", "--addon-private", "notes=10.0.0.6:5432",
-		"--addon-preset", "notes=npm", "--placement", "playwright=hosted"); err != nil {
+		"--addon-preset", "notes=npm", "--addon-limit", "notes=memory=512MiB", "--addon-limit", "notes=processes=64", "--placement", "playwright=hosted"); err != nil {
 		t.Fatal(err)
 	}
 	const want = `harness = "demo"
@@ -45,13 +45,17 @@ deny = ["bad.example.org"]
 private = ["10.0.0.6:5432"]
 presets = ["npm"]
 
+[bindings.notes.limits]
+memory = "512MiB"
+processes = 64
+
 [bindings.playwright]
 placement = "hosted"
 `
 	if diff := cmp.Diff(want, string(agents.Format(a))); diff != "" {
 		t.Error(diff)
 	}
-	if err := bind(t, a, "--tools", "notes=", "--deny-tools", "notes=", "--placement", "notes="); err != nil {
+	if err := bind(t, a, "--tools", "notes=", "--deny-tools", "notes=", "--placement", "notes=", "--addon-limit", "notes=memory=", "--addon-limit", "notes=processes="); err != nil {
 		t.Fatal(err)
 	}
 	for _, rule := range []string{"notes=api.example.org", "notes=bad.example.org", "notes=10.0.0.6:5432", "notes=npm"} {
@@ -75,6 +79,9 @@ func TestBindingFlagsRefused(t *testing.T) {
 		{"--placement", "notes", "write ADDON=hosted or ADDON=sandbox"},
 		{"--placement", "=hosted", "write ADDON=hosted"},
 		{"--placement", "notes=elsewhere", "\"sandbox\" or \"hosted\""},
+		{"--addon-limit", "notes", "write ADDON=NAME=VALUE"},
+		{"--addon-limit", "notes=memory", "such as notes=memory=512MiB"},
+		{"--addon-limit", "notes=size=1", "there is no limit \"size\""},
 		{"--tools", "notes=a b", "no tool's name"},
 		{"--tools", "notes=a,,b", "no tool's name"},
 		{"--addon-allow", "notes=a b", "network.allow"},

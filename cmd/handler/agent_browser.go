@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/handlerd/handler/agents"
@@ -10,6 +13,7 @@ import (
 type browserFlags struct {
 	network, lifetime, search string
 	readOnly                  bool
+	limits                    []string
 }
 
 func (f *browserFlags) register(cmd *cobra.Command) {
@@ -18,10 +22,11 @@ func (f *browserFlags) register(cmd *cobra.Command) {
 	fl.BoolVar(&f.readOnly, "browser-read-only", false, "the guarded browser reads pages and never acts on them")
 	fl.StringVar(&f.lifetime, "browser-lifetime", "", "how long a guarded browser lives where nobody is there, at most 15m (default 5m)")
 	fl.StringVar(&f.search, "browser-search", "", "result page that the guarded browser searches with, %s for the words (default "+agents.DefaultBrowserSearch+")")
+	fl.StringArrayVar(&f.limits, "browser-limit", nil, "NAME=VALUE of a guarded browser's limits: memory, processes, tmp, files, idle; NAME= for the default (repeatable)")
 }
 
 // save puts what was given into the agent, which is checked as a whole later.
-func (f *browserFlags) save(cmd *cobra.Command, b *agents.Browser) {
+func (f *browserFlags) save(cmd *cobra.Command, b *agents.Browser) error {
 	given := cmd.Flags().Changed
 	if given("browser-network") {
 		b.Network = f.network
@@ -35,4 +40,14 @@ func (f *browserFlags) save(cmd *cobra.Command, b *agents.Browser) {
 	if given("browser-search") {
 		b.Search = f.search
 	}
+	for _, given := range f.limits {
+		name, value, ok := strings.Cut(given, "=")
+		if !ok {
+			return fmt.Errorf("--browser-limit %s: write NAME=VALUE, such as memory=3GiB", given)
+		}
+		if err := b.Limits.Set(name, value); err != nil {
+			return fmt.Errorf("--browser-limit %s: %w", given, err)
+		}
+	}
+	return nil
 }

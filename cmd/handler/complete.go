@@ -29,7 +29,8 @@ func (u *ui) addCompletions(root *cobra.Command) {
 	flags := map[string]completer{
 		"harness": u.harnessNames, "toolbox": u.imageNames(types.KindToolbox), "preset": presetNames, "addon": u.addonNames,
 		"unbind": u.addonNames, "run": u.runNames, "continue": u.sessionIDs(client.SessionFilter{Limit: 100}), "agent": u.agentNames, "base": words("auto", "mmdebstrap", "registry"),
-		"placement": u.addonPairs(agents.PlacementHosted, agents.PlacementSandbox), "addon-preset": u.addonPairs(policy.PresetNames()...),
+		"placement": u.addonPairs(agents.PlacementHosted, agents.PlacementSandbox), "addon-limit": u.addonPairs("memory=", "processes=", "tmp=", "home=", "shm=", "call_time=", "idle=", "lifetime=", "results="),
+		"browser-limit": words("memory=", "processes=", "tmp=", "files=", "idle="), "addon-preset": u.addonPairs(policy.PresetNames()...),
 	}
 	for _, name := range []string{"tools", "deny-tools", "addon-allow", "addon-deny", "addon-private"} {
 		flags[name] = u.addonPairs()

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"strings"
+	"time"
 
 	"github.com/handlerd/handler/addons"
 	"github.com/handlerd/handler/handlerd/acp"
@@ -36,7 +38,7 @@ func (w *wired) hosted(run sessions.HostedRun, h render.Hosted) (sessions.Hosted
 		return nil, err
 	}
 	return &hostedServer{mcpbox.NewHost(mcpbox.HostOptions{
-		Name: h.Name, Launcher: w.servers, Room: w.room, Session: run.Session,
+		Name: h.Name, Launcher: w.servers, Room: w.room, Session: run.Session, Idle: h.Limits.Idle, Life: h.Limits.Lifetime,
 		Spec: func(ctx context.Context, session string) (mcpbox.Spec, error) {
 			files, err := run.Secrets(ctx, h.Box.Secrets)
 			if err != nil {
@@ -54,20 +56,25 @@ func (w *wired) hosted(run sessions.HostedRun, h render.Hosted) (sessions.Hosted
 func (w *wired) serverSpec(run sessions.HostedRun, h render.Hosted, network policy.Network, session string, files []sandbox.File) mcpbox.Spec {
 	env := maps.Clone(h.Box.Env)
 	maps.Copy(env, egress.Env())
+	l := h.Limits
+	callTime := time.Duration(mcpbox.ServerCallTime)
+	if l.CallTime > 0 {
+		callTime = l.CallTime + mcpbox.ServerCallGrace
+	}
 	return mcpbox.Spec{
 		Run: run.ID, Agent: run.Agent, Session: session,
 		Part: sandbox.PartServer, What: "server " + h.Name, Program: h.Name, Addon: h.Name,
 		Sandbox: sandbox.Spec{
 			Image: sandbox.ToolboxImage(""), Images: h.Box.Images, Command: h.Box.Command, Dir: sandbox.HomeTarget, Env: env, Files: files,
 			Limits: sandbox.Limits{
-				Memory: sandbox.Limit{Value: mcpbox.ServerMemory}, Processes: sandbox.Limit{Value: mcpbox.ServerProcesses},
-				TmpBytes: mcpbox.ServerTmp, HomeBytes: mcpbox.ServerHome, ShmBytes: mcpbox.ServerShm,
+				Memory: sandbox.Limit{Value: cmp.Or(l.Memory, mcpbox.ServerMemory)}, Processes: sandbox.Limit{Value: cmp.Or(l.Processes, mcpbox.ServerProcesses)},
+				TmpBytes: cmp.Or(l.Tmp, mcpbox.ServerTmp), HomeBytes: cmp.Or(l.Home, mcpbox.ServerHome), ShmBytes: cmp.Or(l.Shm, mcpbox.ServerShm),
 			},
 		},
 		Network:    func() policy.Network { return network },
 		Audit:      func(r egress.Record) { w.runs.BoxRefused(run.ID, r) },
 		Failed:     func(f egress.Failure) { w.runs.BoxFailed(run.ID, f) },
-		LaunchTime: mcpbox.ServerLaunchTime, CallTime: mcpbox.ServerCallTime, Closed: errors.New("its session is over"),
+		LaunchTime: mcpbox.ServerLaunchTime, CallTime: callTime, Closed: errors.New("its session is over"),
 		StderrLine: func(line []byte) { run.Say("server "+h.Name, strings.ToValidUTF8(string(line), "·")) },
 		Discreet:   true,
 	}

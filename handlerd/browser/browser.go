@@ -69,6 +69,10 @@ type Policy struct {
 	ReadOnly   bool // nothing is acted on
 	// Life is how long an unattended run's browser lives, at most MaxLife; 0 is Limits.Life.
 	Life time.Duration
+	// Idle is how long an attended browser lives without a call; 0 is Limits.Idle.
+	Idle time.Duration
+	// Worker bounds the sandbox of a browser that is started; zero fields are Limits.Worker's.
+	Worker WorkerLimits
 	// Search is the address of a result page with %s for the words; "" searches nowhere.
 	Search string
 	// Rules are the agent's own live network rules: a host that they allow is gone to without a question (F.4).

@@ -281,3 +281,22 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestPersonsLimits: what the policy says of idle time and the sandbox counts over what the daemon says.
+func TestPersonsLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Limits{Idle: time.Hour, Worker: WorkerLimits{Memory: 1, Storage: 2}})
+		r.setPolicy(func(p *Policy) { p.Idle, p.Worker = time.Minute, WorkerLimits{Memory: 3 << 30, Processes: 7} })
+		r.ok("browser_navigate", `{"url":"http://shop.example.org/"}`)
+		w := r.worker()
+		if got := w.spec.Limits; got != (WorkerLimits{Memory: 3 << 30, Storage: 2, Processes: 7}) {
+			t.Errorf("%+v", got)
+		}
+		time.Sleep(61 * time.Second) // the bubble's clock: it takes no time
+		synctest.Wait()
+		if w.Err() == nil {
+			t.Error("it was not ended")
+		}
+		r.b.Close()
+	})
+}

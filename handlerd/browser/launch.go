@@ -150,8 +150,8 @@ func sandboxSpec(lim WorkerLimits) sandbox.Spec {
 		Tmpfs: []sandbox.Tmpfs{{Target: WorkerFiles, Bytes: or(lim.Storage, WorkerStorage)}},
 		Limits: sandbox.Limits{
 			Memory:    sandbox.Limit{Value: or(lim.Memory, WorkerMemory)},
-			Processes: sandbox.Limit{Value: WorkerProcesses},
-			TmpBytes:  WorkerTmp, HomeBytes: WorkerHome, ShmBytes: WorkerShm,
+			Processes: sandbox.Limit{Value: or(lim.Processes, WorkerProcesses)},
+			TmpBytes:  or(lim.Tmp, WorkerTmp), HomeBytes: WorkerHome, ShmBytes: WorkerShm,
 		},
 	}
 }

@@ -39,6 +39,9 @@ type session struct {
 	calls   map[*context.CancelCauseFunc]struct{} // of calls under way
 	idle    time.Time                             // since when no call is
 	timers  []*time.Timer
+
+	idleTime time.Duration // of the policy of the call that came last; 0 for the default
+
 	entered []policy.Rule // hosts that the person let this browser go to, though its rules ask about them
 	near    bool          // a page of the workspace may be open: see near.go
 	served  int           // answers of the workspace's hosts
@@ -88,6 +91,7 @@ func (s *session) begin(ctx context.Context) (context.Context, func(), Policy, e
 		return nil, nil, Policy{}, noTurn()
 	}
 	s.calls[&cancel] = struct{}{}
+	s.idleTime = policy.Idle
 	s.stopTimers()
 	if s.worker != nil {
 		s.worker.AllowNetwork()
@@ -135,7 +139,10 @@ func (s *session) startIdle() {
 	if s.worker == nil {
 		return
 	}
-	idle, w := s.b.o.Limits.Idle, s.worker
+	idle, w := s.idleTime, s.worker
+	if idle <= 0 {
+		idle = s.b.o.Limits.Idle
+	}
 	s.timers = append(s.timers, time.AfterFunc(idle, func() {
 		s.expire(w, fmt.Sprintf("nothing was asked of it for %v", idle), true)
 	}))
@@ -208,7 +215,7 @@ func (s *session) launch(ctx context.Context, p Policy) (Worker, error) {
 	begun, cancel := context.WithTimeout(ctx, LaunchTime)
 	defer cancel()
 	w, err := b.o.Launcher.Launch(begun, WorkerSpec{
-		Run: s.key.run, Agent: p.Agent, Session: s.key.session, Network: s.network, Local: s.asLocal(local), Limits: b.o.Limits.Worker,
+		Run: s.key.run, Agent: p.Agent, Session: s.key.session, Network: s.network, Local: s.asLocal(local), Limits: p.Worker.over(b.o.Limits.Worker),
 	})
 	b.mu.Lock()
 	gone := b.closed || b.sessions[s.key] != s || !b.live(s.key)

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -102,4 +103,13 @@ type WorkerSpec struct {
 type WorkerLimits struct {
 	Memory  int64 // bytes, over its whole process tree
 	Storage int64 // bytes of its temporary files, downloads included
+	Tmp     int64 // bytes of /tmp: the profile, and memory that pages share
+	// Processes and threads.
+	Processes int64
+}
+
+// over gives the limits with base in the place of what they leave out.
+func (l WorkerLimits) over(base WorkerLimits) WorkerLimits {
+	return WorkerLimits{Memory: cmp.Or(l.Memory, base.Memory), Storage: cmp.Or(l.Storage, base.Storage),
+		Tmp: cmp.Or(l.Tmp, base.Tmp), Processes: cmp.Or(l.Processes, base.Processes)}
 }

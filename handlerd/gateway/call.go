@@ -3,14 +3,11 @@ package gateway
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
 )
@@ -85,8 +82,9 @@ func arguments(req mcp.CallToolRequest) (json.RawMessage, error) {
 func (c *client) use(ctx context.Context, call Call) *mcp.CallToolResult {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	late := fmt.Errorf("the call took longer than %v and was ended", CallTime)
-	timer := time.AfterFunc(CallTime, func() { cancel(late) })
+	limits := c.hosted.Limits.whole()
+	late := fmt.Errorf("the call took longer than %v and was ended", limits.Call)
+	timer := time.AfterFunc(limits.Call, func() { cancel(late) })
 	defer timer.Stop()
 	watch := make(chan struct{})
 	go func() {
@@ -109,47 +107,8 @@ func (c *client) use(ctx context.Context, call Call) *mcp.CallToolResult {
 	case result == nil:
 		return mcp.NewToolResultError("the server gave no result")
 	}
-	return bound(result)
-}
-
-// bound cuts what a result has too much of, and says so in its place.
-func bound(r *mcp.CallToolResult) *mcp.CallToolResult {
-	if len(r.Content) > MaxParts {
-		dropped := len(r.Content) - MaxParts
-		r.Content = append(r.Content[:MaxParts:MaxParts], mcp.NewTextContent(fmt.Sprintf("[%d more parts were left out]", dropped)))
-	}
-	for i, part := range r.Content {
-		switch p := part.(type) {
-		case mcp.TextContent:
-			p.Text = cutText(p.Text)
-			r.Content[i] = p
-		case mcp.ImageContent:
-			if n := base64.StdEncoding.DecodedLen(len(p.Data)); n > MaxImage {
-				r.Content[i] = mcp.NewTextContent(fmt.Sprintf("[a picture of %d bytes was left out: at most %d are passed on]", n, MaxImage))
-			}
-		case mcp.AudioContent:
-			if len(p.Data) > MaxImage {
-				r.Content[i] = mcp.NewTextContent("[a sound was left out: it is too large]")
-			}
-		}
-	}
-	if b, err := json.Marshal(r.StructuredContent); err != nil || len(b) > MaxText {
-		r.StructuredContent = nil
-	}
-	return r
-}
-
-// cutText bounds a text at a character's border and says how much of how much there is.
-func cutText(s string) string {
-	s = strings.ToValidUTF8(s, "�")
-	if len(s) <= MaxText {
-		return s
-	}
-	end := MaxText
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return fmt.Sprintf("%s\n[cut: %d of %d bytes]", s[:end], end, len(s))
+	b := bounds{c: c, call: call, text: limits.Text}
+	return b.bound(result)
 }
 
 // progress tells the client, if it gave a token to be told by.

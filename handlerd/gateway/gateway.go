@@ -27,7 +27,8 @@ const (
 	MaxLine         = 16 << 20         // bytes of one message; a longer one is answered with an error
 	MaxTaken        = 2 << 20          // bytes of one that is more than answered: what it becomes in memory is many times that
 	MaxArguments    = 1 << 20          // bytes of a call's arguments, as JSON
-	MaxText         = 256 << 10        // bytes of one text of a result; the rest is cut, and that is said
+	MaxText         = 256 << 10        // bytes of one text of a result; the rest is cut, and that is said: see Limits
+	MaxKept         = 4                // parts of one result that are kept whole for the person
 	MaxImage        = 8 << 20          // bytes of one picture of a result, before base64
 	MaxParts        = 64               // parts of one result
 	MaxCalls        = 8                // calls under way of one connection
@@ -72,10 +73,34 @@ type Instance interface {
 	Close() error
 }
 
-// A Hosted is a server of a run, with the binding's filter.
+// A Hosted is a server of a run, with the binding's filter and bounds.
 type Hosted struct {
 	Server Server
 	Filter Filter
+	Limits Limits
+}
+
+// Limits are the bounds of one server that its person may change; 0 is the default.
+type Limits struct {
+	Text int           // bytes of one text of a result, and of its structured content: MaxText
+	Call time.Duration // for one call: CallTime
+}
+
+func (l Limits) whole() Limits {
+	if l.Text <= 0 {
+		l.Text = MaxText
+	}
+	if l.Call <= 0 {
+		l.Call = CallTime
+	}
+	return l
+}
+
+// A Kept is what of a result was too much to be passed on whole, for the person.
+type Kept struct {
+	Server, Tool, Session string
+	Name                  string // of the file
+	Content               []byte
 }
 
 // A Record is one call, for the session's log and the audit.
@@ -96,7 +121,9 @@ type Options struct {
 	// Admit is asked before each call: its error is what the call is answered with, and such a call is not recorded. May be nil.
 	Admit func() error
 	// Record is told of every call, before its result goes out: one that cannot be recorded is not answered with it.
-	Record  func(Record) error
+	Record func(Record) error
+	// Keep keeps for the person what was cut or left out of a result, and gives the id by which it is got. May be nil.
+	Keep    func(context.Context, Kept) (id string, err error)
 	Version string // of Handler, for initialize
 	Logger  *slog.Logger
 }

@@ -67,7 +67,7 @@ func (i *instance) Tools(context.Context) ([]mcp.Tool, error) {
 	if i.s.err != nil {
 		return nil, i.s.err
 	}
-	for _, name := range []string{"echo", "wait", "much", "fail", "panic", "progress", "never_listed"} {
+	for _, name := range []string{"echo", "wait", "much", "fail", "panic", "progress", "never_listed", "many"} {
 		all = append(all, mcp.NewTool(name))
 	}
 	return all, nil
@@ -89,6 +89,20 @@ func (i *instance) Call(ctx context.Context, c Call) (*mcp.CallToolResult, error
 			r.Content = append(r.Content, mcp.NewTextContent("x"))
 		}
 		r.StructuredContent = strings.Repeat("x", 2*MaxText)
+		return r, nil
+	case "declared":
+		var in struct{ N int }
+		if err := json.Unmarshal(c.Args, &in); err != nil {
+			return nil, err
+		}
+		r := mcp.NewToolResultText("see there")
+		r.StructuredContent = map[string]any{"a": strings.Repeat("x", in.N)}
+		return r, nil
+	case "many":
+		r := &mcp.CallToolResult{}
+		for range MaxKept + 2 {
+			r.Content = append(r.Content, mcp.NewTextContent(strings.Repeat("x", 200)))
+		}
 		return r, nil
 	case "fail":
 		return nil, errors.New("the page went away: take another")
@@ -116,6 +130,8 @@ type world struct {
 	mu      sync.Mutex
 	records []Record
 	broken  error // of the audit
+	kept    []Kept
+	full    error // of what keeps
 }
 
 func start(t *testing.T, servers map[string]Hosted) *world {
@@ -129,6 +145,15 @@ func start(t *testing.T, servers map[string]Hosted) *world {
 			r.Took = 0
 			w.records = append(w.records, r)
 			return w.broken
+		},
+		Keep: func(_ context.Context, k Kept) (string, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.full != nil {
+				return "", w.full
+			}
+			w.kept = append(w.kept, k)
+			return fmt.Sprint("a", len(w.kept)), nil
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +265,7 @@ func TestCalls(t *testing.T) {
 	w := start(t, map[string]Hosted{"tools": {Server: newTools(), Filter: Filter{Deny: []string{"never_*"}}}})
 	p := w.join(t, "tools", "TOKEN")
 	listed := p.ask(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-	if n := len(listed["result"].(map[string]any)["tools"].([]any)); n != 6 {
+	if n := len(listed["result"].(map[string]any)["tools"].([]any)); n != 7 {
 		t.Errorf("%d tools: %v", n, listed)
 	}
 	if got, isError := p.use(3, "echo", `{"b":1,"a":"x"}`); got != `session-1 {"a":"x","b":1}` || isError {
@@ -259,7 +284,7 @@ func TestCalls(t *testing.T) {
 	// What is filtered out is not served to whoever knows its name, and what there is not is said in words a model reads.
 	for tool, want := range map[string]string{
 		"never_listed": "not let through: the binding denies never_*",
-		"nothing":      "the server tools has: echo, fail, much, panic, progress, wait",
+		"nothing":      "the server tools has: echo, fail, many, much, panic, progress, wait",
 		"a tool":       `no tool "a tool"`,
 	} {
 		if got, isError := p.use(5, tool, `{}`); !isError || !strings.Contains(got, want) {
@@ -289,11 +314,21 @@ func TestBounds(t *testing.T) {
 	p := w.join(t, "tools", "")
 	answer := p.ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"much","arguments":{}}}`)
 	content := answer["result"].(map[string]any)["content"].([]any)
-	if len(content) != MaxParts+1 || answer["result"].(map[string]any)["structuredContent"] != nil {
+	if len(content) != MaxParts+2 || answer["result"].(map[string]any)["structuredContent"] != nil || answer["result"].(map[string]any)["isError"] != nil {
 		t.Errorf("%d parts", len(content))
 	}
+	last := content[MaxParts+1].(map[string]any)["text"].(string)
+	if want := fmt.Sprintf("[the structured content of %d bytes was left out: at most %d are passed on; ask for less at a time]\n[your person has the whole as artifact a2]", 2*MaxText+2, MaxText); last != want {
+		t.Errorf("%q, want %q", last, want)
+	}
+	w.mu.Lock()
+	if len(w.kept) != 2 || w.kept[0].Name != "text.txt" || string(w.kept[0].Content) != strings.Repeat("ü", MaxText) || w.kept[1].Name != "structured.json" ||
+		w.kept[1].Server != "tools" || w.kept[1].Tool != "much" || len(w.kept[1].Content) != 2*MaxText+2 {
+		t.Errorf("%d are kept", len(w.kept))
+	}
+	w.mu.Unlock()
 	first := content[0].(map[string]any)["text"].(string)
-	if len(first) > MaxText+100 || !strings.HasSuffix(first, fmt.Sprintf("[cut: %d of %d bytes]", MaxText, 2*MaxText)) {
+	if len(first) > MaxText+100 || !strings.HasSuffix(first, fmt.Sprintf("[cut: %d of %d bytes]\n[your person has the whole as artifact a1]", MaxText, 2*MaxText)) {
 		t.Errorf("%d bytes, ending %q", len(first), first[len(first)-40:])
 	}
 	if picture := content[1].(map[string]any)["text"]; picture == nil || !strings.Contains(picture.(string), "a picture of") {
@@ -312,6 +347,37 @@ func TestBounds(t *testing.T) {
 	}
 	if got, isError := p.use(6, "echo", `[1,2]`); !isError || !strings.Contains(got, "no JSON object") {
 		t.Errorf("an array: %q", got)
+	}
+}
+
+// TestLimits: a person's own bounds of results and of a call's time; structured content of a tool that declares it is an
+// error where it is left out, since clients take nothing else; and what cannot be kept, or is too many, is said.
+func TestLimits(t *testing.T) {
+	s := newTools()
+	s.more = mcp.Tool{Name: "declared", RawInputSchema: []byte(`{"type":"object"}`), RawOutputSchema: []byte(`{"type":"object"}`)}
+	w := start(t, map[string]Hosted{"tools": {Server: s, Limits: Limits{Text: 100, Call: 50 * time.Millisecond}}})
+	p := w.join(t, "tools", "")
+	answer := p.ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"declared","arguments":{"n":200}}}`)
+	if r := answer["result"].(map[string]any); r["isError"] != true || r["structuredContent"] != nil || !strings.Contains(fmt.Sprint(r["content"]), "what the tool does was done") {
+		t.Errorf("%v", r)
+	}
+	answer = p.ask(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"declared","arguments":{"n":50}}}`)
+	if r := answer["result"].(map[string]any); r["isError"] != nil || r["structuredContent"] == nil {
+		t.Errorf("%v", r)
+	}
+	w.mu.Lock()
+	w.full = errors.New("the store is full")
+	w.mu.Unlock()
+	got, isError := p.use(4, "echo", `{"a":"`+strings.Repeat("x", 200)+`"}`)
+	if isError || !strings.HasSuffix(got, "[cut: 100 of 209 bytes]\n[it is not kept whole: the store is full]") {
+		t.Errorf("%q", got)
+	}
+	got = fmt.Sprint(p.ask(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"many","arguments":{}}}`)["result"])
+	if strings.Contains(got, "isError") || strings.Count(got, "is not kept whole: the store is full") != MaxKept || strings.Count(got, "at most 4 parts of one result are") != 2 {
+		t.Errorf("%q", got)
+	}
+	if got, isError = p.use(6, "wait", `{}`); !isError || !strings.Contains(got, "longer than 50ms") {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -23,6 +23,7 @@ const (
 
 	ServerLaunchTime  = 30 * time.Second // from the start of the sandbox to the server's answer
 	ServerCallTime    = 6 * time.Minute  // a server that answers nothing for so long is ended; the gateway's own is shorter
+	ServerCallGrace   = time.Minute      // what it has beyond the gateway's own, where a person chose that
 	ServerConnections = 512              // of all servers' proxies together
 
 	ServerMemory    = 1 << 30 // bytes of the whole tree, tmpfs counted in

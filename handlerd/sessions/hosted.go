@@ -1,14 +1,17 @@
 package sessions
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/handlerd/handler/handlerd/acp"
 	"github.com/handlerd/handler/handlerd/api/types"
+	"github.com/handlerd/handler/handlerd/artifacts"
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/gateway"
@@ -79,11 +82,11 @@ func (r *Run) openHosted(ctx context.Context, req types.RunRequest, _ *sandbox.S
 			return err
 		}
 		r.hosted.servers[h.Name] = s
-		servers[h.Name] = gateway.Hosted{Server: s, Filter: filter}
+		servers[h.Name] = gateway.Hosted{Server: s, Filter: filter, Limits: gateway.Limits{Text: int(h.Limits.Results), Call: h.Limits.CallTime}}
 	}
 	var err error
 	r.hosted.gateway, err = gateway.New(gateway.Options{
-		Run: r.id, Agent: r.plan.Agent, Servers: servers, Session: r.sessionOf, Record: r.recordCall, Admit: r.admitCall,
+		Run: r.id, Agent: r.plan.Agent, Servers: servers, Session: r.sessionOf, Record: r.recordCall, Admit: r.admitCall, Keep: r.keepOfResult,
 		Version: r.m.opts.Version, Logger: r.m.log.With("part", "gateway"),
 	})
 	if err != nil {
@@ -153,6 +156,19 @@ func (r *Run) admitCall() error {
 		return fmt.Errorf("too many tool calls: %d at once, then %d a second, and %d in one run; wait before the next one", verdictBurst, verdictRate, verdictsRun)
 	}
 	return nil
+}
+
+// keepOfResult keeps what was cut of a hosted server's result as an artifact.
+func (r *Run) keepOfResult(ctx context.Context, k gateway.Kept) (string, error) {
+	if r.m.opts.Artifacts == nil {
+		return "", errors.New("this handlerd keeps no artifacts")
+	}
+	a, err := r.m.opts.Artifacts.Add(ctx, artifacts.Meta{Owner: r.m.opts.Principal, Run: r.id, Agent: r.plan.Agent, Session: k.Session,
+		Name: k.Server + "-" + k.Name, Source: k.Tool}, bytes.NewReader(k.Content))
+	if err != nil {
+		return "", err
+	}
+	return a.ID, nil
 }
 
 // recordCall writes a tool call down before its result goes out.
