@@ -100,6 +100,8 @@ func (c *recorder) answered(m acp.Carried) {
 	c.mu.Unlock()
 	data := types.EventAnsweredData{ID: id, By: m.By}
 	switch {
+	case m.By == "" && c.client == types.ClientPage && m.Failed:
+		data.By = "Handler" // the page gives no errors: it was withdrawn, or is none that a person could answer
 	case m.By == "" && c.client == types.ClientPage:
 		data.By = "the page"
 	case m.By == "":

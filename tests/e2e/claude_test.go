@@ -32,7 +32,7 @@ func TestClaude(t *testing.T) {
 	maps.Copy(more, modelCommands())
 	more["wait-gone"] = cmdWaitGone
 	runScripts(t, func(name string) bool {
-		return !strings.HasPrefix(name, "page") && (strings.Contains(name, "claude") || strings.Contains(name, "acpx"))
+		return !strings.HasPrefix(name, "page") && !strings.HasPrefix(name, "onpage") && (strings.Contains(name, "claude") || strings.Contains(name, "acpx"))
 	}, more)
 }
 

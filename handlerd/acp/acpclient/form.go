@@ -1,18 +1,25 @@
 package acpclient
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/handlerd/handler/policy/rawjson"
 )
 
-// MaxFields bounds the fields of a form.
-const MaxFields = 20
+// Bounds of a form.
+const (
+	MaxFormBytes = 64 << 10 // of its schema
+	MaxFields    = 20
+	MaxChoices   = 100 // of one field
+	maxFieldName = 200 // bytes
+)
 
 // A Field is one property of a form's schema.
 type Field struct {
@@ -39,36 +46,39 @@ type Constant struct {
 }
 
 // ParseForm reads the fields of an elicitation's schema in the order in which it names them. A field of a type that
-// nobody here can ask for is left out; the error says which one where it is required.
+// nobody here can ask for is left out; the error says which one where it is required. It is strict where two readers
+// could see two forms: no key stands twice, and none looks like one that is read (P5).
 func ParseForm(schema json.RawMessage) ([]Field, error) {
-	var s struct {
-		Properties json.RawMessage `json:"properties"`
-		Required   []string        `json:"required"`
+	if len(schema) > MaxFormBytes {
+		return nil, fmt.Errorf("the form has %d bytes; at most %d are taken", len(schema), MaxFormBytes)
 	}
-	if err := json.Unmarshal(schema, &s); err != nil {
+	var s struct {
+		Required []string `json:"required"`
+	}
+	whole, err := object(schema, rawjson.Span{End: len(schema)}, "properties", "required")
+	if err == nil {
+		err = json.Unmarshal(schema, &s)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("the form has a wrong shape: %w", err)
 	}
-	d := json.NewDecoder(bytes.NewReader(s.Properties))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("the form has no fields")
+	properties, err := object(schema, whole.Get("properties"))
+	if err != nil {
+		return nil, fmt.Errorf("the form has no fields: %w", err)
 	}
 	var fields []Field
-	for d.More() {
-		key, err := d.Token()
+	for _, m := range properties.Members {
+		f, err := parseField(schema, m)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("field %q of the form: %w", clip(m.Name), err)
 		}
-		name, _ := key.(string)
-		f := Field{Name: name, Required: slices.Contains(s.Required, name)}
-		if err := d.Decode(&f); err != nil {
-			return nil, fmt.Errorf("field %q of the form: %w", name, err)
-		}
+		f.Required = slices.Contains(s.Required, f.Name)
 		switch f.Type {
 		case "string", "boolean", "number", "integer":
 			fields = append(fields, f)
 		default:
 			if f.Required {
-				return nil, fmt.Errorf("field %q of the form has type %q, which cannot be asked for here", name, f.Type)
+				return nil, fmt.Errorf("field %q of the form has type %q, which cannot be asked for here", f.Name, clip(f.Type))
 			}
 		}
 		if len(fields) > MaxFields {
@@ -76,6 +86,46 @@ func ParseForm(schema json.RawMessage) ([]Field, error) {
 		}
 	}
 	return fields, nil
+}
+
+// parseField reads one property of a schema.
+func parseField(schema []byte, m rawjson.Member) (Field, error) {
+	f := Field{Name: m.Name}
+	if m.Name == "" || len(m.Name) > maxFieldName {
+		return f, fmt.Errorf("a name has 1 to %d bytes", maxFieldName)
+	}
+	_, err := object(schema, m.Value, "type", "title", "description", "enum", "enumNames", "oneOf", "default", "minLength", "maxLength", "minimum", "maximum")
+	if err == nil {
+		err = json.Unmarshal(m.Value.Of(schema), &f)
+	}
+	if err != nil {
+		return f, err
+	}
+	if values, _ := f.Choices(); len(values) > MaxChoices {
+		return f, fmt.Errorf("it has more than %d values to choose from", MaxChoices)
+	}
+	return f, nil
+}
+
+// object reads the object at s of b, whose keys are known but for those that look like none of them.
+func object(b []byte, s rawjson.Span, known ...string) (rawjson.Object, error) {
+	whole, err := rawjson.Whole(s.Of(b))
+	if err != nil {
+		return rawjson.Object{}, err
+	}
+	whole = whole.Shift(s.Start)
+	if b[whole.Start] != '{' {
+		return rawjson.Object{}, errors.New("an object is needed")
+	}
+	return rawjson.ParseObject(b, whole, known...)
+}
+
+// clip bounds what an error repeats of an agent's words.
+func clip(s string) string {
+	if len(s) <= maxFieldName {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxFieldName], "") + "…"
 }
 
 // Choices gives the values that the field is chosen from, and a name for each; none where it is free.
@@ -94,15 +144,19 @@ func (f Field) Choices() (values, names []string) {
 
 // CheckText says whether a text is as long as the field wants it.
 func (f Field) CheckText(s string) error {
-	if n := utf8.RuneCountInString(s); n < f.MinLength || f.MaxLength > 0 && n > f.MaxLength {
-		return fmt.Errorf("the length must be %d to %d characters", f.MinLength, f.MaxLength)
+	n := utf8.RuneCountInString(s)
+	switch {
+	case n < f.MinLength:
+		return fmt.Errorf("at least %d characters are needed", f.MinLength)
+	case f.MaxLength > 0 && n > f.MaxLength:
+		return fmt.Errorf("at most %d characters are taken", f.MaxLength)
 	}
 	return nil
 }
 
 // CheckNumber says whether a number is one that the field takes.
 func (f Field) CheckNumber(n float64) error {
-	if f.Type == "integer" && n != float64(int64(n)) {
+	if f.Type == "integer" && n != math.Trunc(n) {
 		return errors.New("a whole number is needed")
 	}
 	if f.Minimum != nil && n < *f.Minimum {

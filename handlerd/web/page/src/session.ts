@@ -14,6 +14,7 @@ export class Followed {
   readonly version: Signal<number> = signal(0); // changes with the conversation
   readonly ready = signal(false); // what there was at the start has arrived
   readonly live = signal(false);
+  readonly sent = signal(0); // changes when the person says something: then the end is what they want to see
   readonly gone = signal<unknown>(null); // why it cannot be shown
   #stream: Stream | null = null;
   #queue: HandlerEvent[] = [];

@@ -68,7 +68,9 @@ describe("a conversation", () => {
     tell("question", { id: "r/0", method: "session/request_permission", ours: true, params: { toolCall: { toolCallId: "t", kind: "execute" }, options: [{ optionId: "y", name: "Yes", kind: "allow_once" }] } });
     expect((c.items[1] as ItemOf<"question">).question.tool).toMatchObject({ title: "mcp.mock.ping", kind: "execute", input: { a: 1 } });
     expect(c.open()).toHaveLength(1);
+    expect((c.items[0] as ItemOf<"tool">).call.asked).toBe(true);
     tell("answered", { id: "r/0", answer: { outcome: { outcome: "selected", optionId: "y" } }, by: "the page" });
+    expect((c.items[0] as ItemOf<"tool">).call.asked).toBe(false);
     expect(c.open()).toHaveLength(0);
     expect((c.items[1] as ItemOf<"question">).question).toMatchObject({ open: false, answer: "Yes", by: "the page" });
   });

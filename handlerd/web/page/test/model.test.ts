@@ -101,9 +101,16 @@ describe("settings", () => {
 describe("an elicitation's form", () => {
   const schema = { properties: { n: { type: "integer", default: 3 }, b: { type: "boolean" }, s: { type: "string", enum: ["x", "y"], enumNames: ["X"] }, o: {} }, required: ["s"] };
   it("has the schema's fields", () => {
-    expect(fields(schema).map((f) => [f.name, f.type, f.required, f.initial])).toEqual([["n", "integer", false, "3"], ["b", "boolean", false, false], ["s", "string", true, ""], ["o", "string", false, ""]]);
+    expect(fields(schema).map((f) => [f.name, f.type, f.required, f.initial])).toEqual([["n", "integer", false, "3"], ["b", "boolean", false, false], ["s", "string", true, ""]]);
     expect(fields(schema)[2]!.choices).toEqual([{ value: "x", label: "X" }, { value: "y", label: "y" }]);
     expect(fields(undefined)).toEqual([]);
   });
-  it("answers in the schema's types", () => expect(content(fields(schema), { s: "x" })).toEqual({ n: 3, b: false, s: "x" }));
+  it("answers in the schema's types", () => expect(content(fields(schema), new Map([["s", "x"]]))).toEqual({ n: 3, b: false, s: "x" }));
+  it("takes any name and shape that an agent thinks of", () => {
+    const hostile = JSON.parse('{"properties":{"__proto__":{"type":"string","title":7,"default":{"a":1},"enum":"x"},"constructor":{"type":"boolean"},"toString":{"type":"number","oneOf":[null,3]},"x":"string","y":null},"required":"x"}') as unknown;
+    const fs = fields(hostile);
+    expect(fs.map((f) => [f.name, f.title, f.initial])).toEqual([["__proto__", "__proto__", ""], ["constructor", "constructor", false], ["toString", "toString", ""]]);
+    expect(JSON.stringify(content(fs, new Map([["__proto__", "p"], ["toString", "4"]])))).toBe('{"__proto__":"p","constructor":false,"toString":4}');
+    expect(fields([1]).concat(fields("x"), fields({ properties: [1] }))).toEqual([]);
+  });
 });

@@ -29,6 +29,7 @@ export interface ToolCall {
   output: unknown;
   pictures: Picture[];
   artifacts: Artifact[];
+  asked: boolean; // whether it may: the question is open
   began: string;
   ended: string;
 }
@@ -285,6 +286,7 @@ export class Conversation {
     const key = `q:${question.id}:${ev.seq}`;
     this.#byKey.set(`q:${question.id}`, this.items.length);
     this.#add({ key, seq: ev.seq, time: ev.time, kind: "question", question });
+    if (known) this.#put(known.key, { ...known, call: { ...known.call, asked: true } });
   }
 
   #answered(d: Dict): void {
@@ -292,6 +294,8 @@ export class Conversation {
     if (!q) return;
     const at = this.#byKey.get(`q:${str(d["id"])}`)!;
     this.items[at] = { ...q, question: { ...q.question, open: false, answer: answerWords(q.question, dict(d["answer"])), by: str(d["by"]) } };
+    const tool = this.#get(`t:${q.question.tool?.id ?? ""}`, "tool");
+    if (tool) this.#put(tool.key, { ...tool, call: { ...tool.call, asked: false } });
   }
 
   #approval(ev: HandlerEvent, e: ApprovalEvent): void {
@@ -354,7 +358,7 @@ export class Conversation {
 }
 
 function newCall(id: string, time: string): ToolCall {
-  return { id, title: "", name: "", kind: "other", status: "pending", contents: [], locations: [], input: undefined, output: undefined, pictures: [], artifacts: [], began: time, ended: "" };
+  return { id, title: "", name: "", kind: "other", status: "pending", contents: [], locations: [], input: undefined, output: undefined, pictures: [], artifacts: [], asked: false, began: time, ended: "" };
 }
 
 // mergeCall gives the call with what an update names; null and absent leave what there is.
@@ -412,7 +416,7 @@ function answerWords(q: Question, answer: Dict): string {
   if (outcome["outcome"] === "cancelled" || answer["action"] === "cancel") return "no answer";
   if (answer["action"] === "accept") return "answered";
   if (answer["action"] === "decline") return "declined";
-  return "answered";
+  return Object.keys(answer).length === 0 ? "no answer" : "answered"; // it was withdrawn, or nobody could be asked it
 }
 
 // fallbackText gives a call's own words where its content has none: rawOutput as text.

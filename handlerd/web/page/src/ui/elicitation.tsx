@@ -1,13 +1,17 @@
 // A form or an address that an agent asks its person for (ACP's elicitation/create).
-import { useState } from "preact/hooks";
+import { useId, useState } from "preact/hooks";
 import type { Question } from "../model/conversation.ts";
-import { content, fields, type Field } from "../model/schema.ts";
+import { content, fields, type Field, type Values } from "../model/schema.ts";
 import { safeLink } from "./markdown.tsx";
 
 // Elicitation is the card's inside.
 export function Elicitation({ q, agent, busy, send }: { q: Question; agent: string; busy: boolean; send: (body: object) => void }) {
-  const [values, setValues] = useState<Record<string, string | boolean>>({});
+  const [values, setValues] = useState<Values>(new Map());
+  const of = useId(); // the card may stand twice, in the conversation and beside it
   const fs = fields(q.params["requestedSchema"]);
+  // The tool call that it is about, where the agent names one: Handler puts it in.
+  const call = ((q.params["_meta"] as Record<string, unknown> | undefined)?.["handler/toolCall"] ?? {}) as { title?: unknown };
+  const about = typeof call.title === "string" ? call.title : "";
   const url = q.params["mode"] === "url" ? String(q.params["url"] ?? "") : "";
   const href = url ? safeLink(url) : "";
   return (
@@ -19,6 +23,7 @@ export function Elicitation({ q, agent, busy, send }: { q: Question; agent: stri
     >
       <header><span class="who">{agent} asks</span></header>
       <h3>{String(q.params["message"] ?? "for an answer")}</h3>
+      {about ? <p class="dim">about {about}</p> : null}
       {url ? (
         <div class="visit">
           <p>It wants you to open this address. Look at its host before you do, and never give it a password that you did not mean to:</p>
@@ -26,7 +31,7 @@ export function Elicitation({ q, agent, busy, send }: { q: Question; agent: stri
           {href ? <a class="button" href={href} target="_blank" rel="noopener noreferrer">Open in a new tab</a> : <p>This address cannot be opened.</p>}
         </div>
       ) : null}
-      {fs.map((f) => <Input key={f.name} f={f} value={values[f.name] ?? f.initial} set={(v) => setValues({ ...values, [f.name]: v })} />)}
+      {fs.map((f, i) => <Input key={f.name} id={`${of}-${i}`} f={f} value={values.get(f.name) ?? f.initial} set={(v) => setValues(new Map(values).set(f.name, v))} />)}
       {q.ours ? (
         <div class="answers">
           <button class="primary" type="submit" disabled={busy}>{url ? "I have opened it" : "Answer"}</button>
@@ -38,8 +43,7 @@ export function Elicitation({ q, agent, busy, send }: { q: Question; agent: stri
   );
 }
 
-function Input({ f, value, set }: { f: Field; value: string | boolean; set: (v: string | boolean) => void }) {
-  const id = `e-${f.name.replace(/[^A-Za-z0-9_-]/g, "")}`;
+function Input({ id, f, value, set }: { id: string; f: Field; value: string | boolean; set: (v: string | boolean) => void }) {
   const about = f.description ? <small id={id + "-d"}>{f.description}</small> : null;
   const described = f.description ? id + "-d" : undefined;
   if (f.type === "boolean") {
@@ -54,9 +58,14 @@ function Input({ f, value, set }: { f: Field; value: string | boolean; set: (v: 
           {f.choices.map((c) => <option key={c.value} value={c.value}>{c.label}</option>)}
         </select>
       ) : (
-        <input id={id} aria-describedby={described} required={f.required} type={f.type === "number" || f.type === "integer" ? "number" : "text"} step={f.type === "integer" ? 1 : "any"} list={undefined} value={String(value)} onInput={(e) => set(e.currentTarget.value)} autocomplete="off" />
+        <input id={id} aria-describedby={described} required={f.required} {...bounds(f)} step={f.type === "integer" ? 1 : "any"} value={String(value)} onInput={(e) => set(e.currentTarget.value)} autocomplete="off" />
       )}
       {about}
     </div>
   );
+}
+
+// bounds are what the browser holds a field to before it is sent; the daemon does the same.
+function bounds(f: Field) {
+  return f.type === "string" ? ({ type: "text", minLength: f.least, maxLength: f.most } as const) : ({ type: "number", min: f.least, max: f.most } as const);
 }

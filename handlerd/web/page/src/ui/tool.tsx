@@ -39,7 +39,8 @@ export function subject(call: ToolCall): string {
 // Tool shows a call.
 export const Tool = memo(function Tool({ call }: { call: ToolCall }) {
   const [open, setOpen] = useState(false);
-  const mark = marks[call.status] ?? marks["pending"]!;
+  // Many agents call a tool pending until it is done: it waits only where its question is open.
+  const mark = call.status === "pending" && !call.asked ? { sign: "…", word: "under way" } : marks[call.status] ?? marks["pending"]!;
   const millis = Date.parse(call.ended) - Date.parse(call.began);
   const took = call.ended === "" || call.status === "stopped" || !(millis >= 50) ? "" : lasting(millis);
   const diffs = call.contents.filter((c) => c.type === "diff");

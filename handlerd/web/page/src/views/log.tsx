@@ -28,6 +28,14 @@ export function Log({ followed, s, working }: { followed: Followed; s: Session; 
     if (stick.current) toEnd();
   }, [version, working, toEnd]);
 
+  const sent = followed.sent.value;
+  useLayoutEffect(() => {
+    if (sent === 0) return;
+    stick.current = true;
+    setAway(false);
+    toEnd();
+  }, [sent, toEnd]);
+
   // Only a movement upwards leaves the end: what grows below it does not.
   const scrolled = (at: number) => {
     const l = list.current;
@@ -38,10 +46,6 @@ export function Log({ followed, s, working }: { followed: Followed; s: Session; 
     offset.current = at;
     setAway(!stick.current);
   };
-  const resized = useCallback(() => {
-    if (stick.current) toEnd();
-  }, [toEnd]);
-
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const up = (e: WheelEvent) => {
@@ -49,13 +53,23 @@ export function Log({ followed, s, working }: { followed: Followed; s: Session; 
     };
     const b = box.current!;
     b.addEventListener("wheel", up, { passive: true });
-    return () => b.removeEventListener("wheel", up);
-  }, []);
+    // Another width makes all of it higher or lower: who was at the end stays there.
+    let width = b.clientWidth;
+    const sized = new ResizeObserver(() => {
+      if (stick.current && b.clientWidth !== width) requestAnimationFrame(toEnd);
+      width = b.clientWidth;
+    });
+    sized.observe(b);
+    return () => {
+      b.removeEventListener("wheel", up);
+      sized.disconnect();
+    };
+  }, [toEnd]);
 
   const last = items.length - 1;
   return (
     <div class="log" ref={box} role="region" aria-label="Conversation" aria-busy={working}>
-      <VList ref={list as never /* virtua's types are React's */} className="scroller" data={[...items, tail]} onScroll={scrolled} onResize={resized} tabIndex={0}>
+      <VList ref={list as never /* virtua's types are React's */} className="scroller" data={[...items, tail]} onScroll={scrolled} tabIndex={0}>
         {(item: Item | typeof tail, i: number) => item.kind === "tail"
           ? <div key="tail" class="column tail">{working ? <p class="working" role="status"><i aria-hidden="true" /><i aria-hidden="true" /><i aria-hidden="true" /><span class="sr">{s.agent} is working</span></p> : null}</div>
           : <div key={item.key} class="column"><ItemView item={item} session={s.id} agent={s.agent} streaming={working && i === last} /></div>}

@@ -137,6 +137,7 @@ function Conversation({ s, followed }: { s: Session; followed: Followed }) {
   const working = s.turn === "working" || c.working;
   const send = async (content: ContentBlock[]) => {
     await change("POST", path(s.id) + "/prompt", { content });
+    followed.sent.value++;
   };
   const stop = async () => {
     await change("POST", path(s.id) + "/cancel");
