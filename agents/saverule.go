@@ -45,30 +45,16 @@ func SaveRules(dir, name string, edit func(*Agent) error, check func(*Agent) err
 	return after, nil
 }
 
-// patch makes the file of before that of after by changing the lists of its network rules, and nothing else.
+// patch makes the file of before that of after by changing the lists of its network rules, those of its bindings too, and
+// nothing else.
 func patch(data []byte, before, after *Agent) ([]byte, error) {
-	var err error
-	for _, l := range []struct {
-		key      string
-		old, new []string
-	}{
-		{"allow", before.Network.Allow, after.Network.Allow},
-		{"deny", before.Network.Deny, after.Network.Deny},
-		{"private", before.Network.Private, after.Network.Private},
-	} {
-		for _, rule := range l.old {
-			if !slices.Contains(l.new, rule) {
-				if data, err = configfile.RemoveFromList(data, "network", l.key, rule); err != nil {
-					return nil, err
-				}
-			}
-		}
-		for _, rule := range l.new {
-			if !slices.Contains(l.old, rule) {
-				if data, err = configfile.AddToList(data, "network", l.key, rule); err != nil {
-					return nil, err
-				}
-			}
+	data, err := patchNetwork(data, "network", before.Network, after.Network)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range sortedKeys(after.Bindings) {
+		if data, err = patchNetwork(data, "bindings."+name+".network", before.Bindings[name].Network, after.Bindings[name].Network); err != nil {
+			return nil, err
 		}
 	}
 	got, err := Parse(after.Name, after.File, data)
@@ -77,6 +63,33 @@ func patch(data []byte, before, after *Agent) ([]byte, error) {
 	}
 	if !bytes.Equal(Format(got), Format(after)) {
 		return nil, errors.New("the file spells them in a way that cannot be edited without rewriting it")
+	}
+	return data, nil
+}
+
+// patchNetwork changes the lists of one table of rules.
+func patchNetwork(data []byte, table string, before, after Network) ([]byte, error) {
+	var err error
+	for _, l := range []struct {
+		key      string
+		old, new []string
+	}{
+		{"allow", before.Allow, after.Allow}, {"deny", before.Deny, after.Deny}, {"private", before.Private, after.Private},
+	} {
+		for _, rule := range l.old {
+			if !slices.Contains(l.new, rule) {
+				if data, err = configfile.RemoveFromList(data, table, l.key, rule); err != nil {
+					return nil, err
+				}
+			}
+		}
+		for _, rule := range l.new {
+			if !slices.Contains(l.old, rule) {
+				if data, err = configfile.AddToList(data, table, l.key, rule); err != nil {
+					return nil, err
+				}
+			}
+		}
 	}
 	return data, nil
 }

@@ -35,6 +35,27 @@ func TestSaveRules(t *testing.T) {
 		t.Errorf("the same again: %v", err)
 	}
 
+	// Those of a hosted server's, in a table that is there and in one that is not.
+	server := func(a *Agent) error {
+		b := a.Bindings["notes"]
+		err := b.Network.Allows("api.example.org")
+		a.Bindings["notes"] = b
+		return err
+	}
+	for text, want := range map[string]string{
+		"harness = \"demo\"\n\n[bindings.notes] # mine\nplacement = \"hosted\"\n\n[limits]\nmemory = \"1GB\"\n":                                  "\n[limits]\nmemory = \"1GB\"\n\n[bindings.notes.network]\nallow = [\"api.example.org\"]\n",
+		"harness = \"demo\"\n\n[bindings.notes] # mine\n\n[bindings.notes.network]\nallow = [\"b.example.org\"]\n\n[limits]\nmemory = \"1GB\"\n": "\n[bindings.notes.network]\nallow = [\"b.example.org\", \"api.example.org\"]\n\n[limits]\nmemory = \"1GB\"\n",
+	} {
+		path := save(text)
+		if _, err := SaveRules(dir, "web", server, fine); err != nil {
+			t.Error(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || !strings.HasSuffix(string(got), want) || !strings.Contains(string(got), "[bindings.notes] # mine\n") {
+			t.Errorf("%v\n%s", err, got)
+		}
+	}
+
 	for _, text := range []string{
 		"harness = \"demo\"\nnetwork.allow = [\"x.example.org\"]\n",
 		"harness = \"demo\"\nnetwork = { allow = [] }\n",

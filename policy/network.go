@@ -275,11 +275,11 @@ func (n Network) hint(kind, value string) string {
 	if name == "" {
 		name = "NAME"
 	}
-	if n.Server != "" {
-		return fmt.Sprintf("allow it: handler agent edit %s --addon-%s %s=%s", name, kind, n.Server, value)
-	}
 	if kind == KindPrivate {
 		value = "--private " + value
+	}
+	if n.Server != "" {
+		value += " --addon " + n.Server
 	}
 	return fmt.Sprintf("allow it: handler policy allow %s %s", name, value)
 }

@@ -465,8 +465,8 @@ func ExampleNetwork_Explain() {
 func TestServersRules(t *testing.T) {
 	n := Network{Agent: "web", Server: "notes"}
 	for host, want := range map[string]string{
-		"api.example.org": `refused by D.4: api.example.org is not allowed for the server "notes" of agent "web" — allow it: handler agent edit web --addon-allow notes=api.example.org`,
-		"10.0.0.6":        `--addon-private notes=10.0.0.6:443`,
+		"api.example.org": `refused by D.4: api.example.org is not allowed for the server "notes" of agent "web" — allow it: handler policy allow web api.example.org --addon notes`,
+		"10.0.0.6":        `handler policy allow web --private 10.0.0.6:443 --addon notes`,
 	} {
 		if got := n.Decide(host, 443).String(); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", host, got)

@@ -17,7 +17,7 @@ import (
 // changeFlags are those of policy allow and policy deny.
 type changeFlags struct {
 	once, always, private bool
-	run                   string
+	run, addon            string
 }
 
 // everyRun is what --run says without a run.
@@ -44,6 +44,7 @@ RULE is what handler agent edit takes: a host, *.suffix, host:port, an address.`
 	fl := cmd.Flags()
 	fl.StringVar(&f.run, "run", "", "until the run ends: every live run of the agent, or --run=ID")
 	fl.Lookup("run").NoOptDefVal = everyRun
+	fl.StringVar(&f.addon, "addon", "", "a rule of the addon's hosted server, which has rules of its own, instead of the agent's")
 	fl.BoolVar(&f.always, "always", false, "for good: save it in the agent's file (the default)")
 	if kind == policy.KindAllow {
 		cmd.Example += "\n  handler policy allow web --private 10.0.0.5:8080"
@@ -57,7 +58,7 @@ func (u *ui) changeRules(cmd *cobra.Command, agent, kind string, rules []string,
 	if err := oneOf(cmd, "once", "run", "always"); err != nil {
 		return err
 	}
-	change := types.RuleChange{Agent: agent, Kind: kind, Scope: types.ScopeAlways}
+	change := types.RuleChange{Agent: agent, Server: f.addon, Kind: kind, Scope: types.ScopeAlways}
 	if f.private {
 		change.Kind = policy.KindPrivate
 	}
@@ -97,7 +98,11 @@ func changedText(d types.RuleChanged) string {
 	held := map[string]string{
 		types.ScopeOnce: "once", types.ScopeRun: "until the run ends", types.ScopeAlways: "always",
 	}[d.Scope]
-	text := fmt.Sprintf("%s %s for agent %s, %s", verb, plain(d.Rule), d.Agent, held)
+	whose := "agent " + d.Agent
+	if d.Server != "" {
+		whose = "the server " + plain(d.Server) + " of " + whose
+	}
+	text := fmt.Sprintf("%s %s for %s, %s", verb, plain(d.Rule), whose, held)
 	if len(d.Runs) > 0 {
 		text += " · from the next connection on in run " + strings.Join(d.Runs, ", ")
 	}
@@ -127,7 +132,11 @@ func newPolicyLive(u *ui) *cobra.Command {
 				}
 				rows := [][]string{}
 				for _, r := range rules {
-					rows = append(rows, []string{r.Kind, r.Rule, r.By})
+					by := r.By
+					if r.Server != "" {
+						by = plain("the server " + r.Server + ": " + by)
+					}
+					rows = append(rows, []string{r.Kind, r.Rule, by})
 				}
 				return table(w, rows)
 			})

@@ -123,6 +123,9 @@ func (b *hostedBrowser) Event(e acp.Event) {
 	}
 }
 
+// Recheck cuts what the run's browsers have open and rules refuse by now.
+func (b *hostedBrowser) Recheck() { b.Browser.Recheck(b.run) }
+
 // Stop ends the run's browsers; the gateway lets no call through any more.
 func (b *hostedBrowser) Stop() { b.RunEnded(b.run) }
 

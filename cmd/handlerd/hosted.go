@@ -37,6 +37,7 @@ func (w *wired) hosted(run sessions.HostedRun, h render.Hosted) (sessions.Hosted
 	if err != nil {
 		return nil, err
 	}
+	rules := run.Network(h.Name, network)
 	return &hostedServer{mcpbox.NewHost(mcpbox.HostOptions{
 		Name: h.Name, Launcher: w.servers, Room: w.room, Session: run.Session, Idle: h.Limits.Idle, Life: h.Limits.Lifetime,
 		Spec: func(ctx context.Context, session string) (mcpbox.Spec, error) {
@@ -46,14 +47,14 @@ func (w *wired) hosted(run sessions.HostedRun, h render.Hosted) (sessions.Hosted
 				run.Say("server "+h.Name, "it is not started: "+err.Error())
 				return mcpbox.Spec{}, errors.New("the server " + h.Name + " cannot be started, since a secret of its cannot be read: your person finds why by handler logs " + run.ID)
 			}
-			return w.serverSpec(run, h, network, session, files), nil
+			return w.serverSpec(run, h, rules, session, files), nil
 		},
 		Logger: w.log.With("part", "servers"),
 	})}, nil
 }
 
 // serverSpec is one box of a hosted server.
-func (w *wired) serverSpec(run sessions.HostedRun, h render.Hosted, network policy.Network, session string, files []sandbox.File) mcpbox.Spec {
+func (w *wired) serverSpec(run sessions.HostedRun, h render.Hosted, rules func() policy.Network, session string, files []sandbox.File) mcpbox.Spec {
 	env := maps.Clone(h.Box.Env)
 	maps.Copy(env, egress.Env())
 	l := h.Limits
@@ -71,7 +72,7 @@ func (w *wired) serverSpec(run sessions.HostedRun, h render.Hosted, network poli
 				TmpBytes: cmp.Or(l.Tmp, mcpbox.ServerTmp), HomeBytes: cmp.Or(l.Home, mcpbox.ServerHome), ShmBytes: cmp.Or(l.Shm, mcpbox.ServerShm),
 			},
 		},
-		Network:    func() policy.Network { return network },
+		Network:    rules,
 		Audit:      func(r egress.Record) { w.runs.BoxRefused(run.ID, r) },
 		Failed:     func(f egress.Failure) { w.runs.BoxFailed(run.ID, f) },
 		LaunchTime: mcpbox.ServerLaunchTime, CallTime: callTime, Closed: errors.New("its session is over"),

@@ -284,6 +284,21 @@ func (s *session) let(p place) {
 	}
 }
 
+// Recheck cuts what a run's browsers have open and the rules refuse by now.
+func (b *Browser) Recheck(run string) {
+	b.mu.Lock()
+	var workers []Worker
+	for k, s := range b.sessions {
+		if k.run == run && s.worker != nil {
+			workers = append(workers, s.worker)
+		}
+	}
+	b.mu.Unlock()
+	for _, w := range workers {
+		w.RecheckNetwork()
+	}
+}
+
 // watch waits for the worker's end, whoever brings it about.
 func (s *session) watch(w Worker, life *time.Timer) {
 	<-w.Done()

@@ -12,15 +12,31 @@ import (
 // package policy's; the same words of the opposite kind are taken out. An agent that is only a harness's own name gets
 // a file of its own, and created says so. Errors are *fault.Fault. Two calls at a time for one agent are the caller's
 // to keep apart.
-func (c Catalog) SaveRule(name, kind, rule string) (file string, created bool, err error) {
-	edit := func(a *agents.Agent) error {
+//
+// With server it is the rule of the hosted server of that addon, which the agent's file has to bind.
+func (c Catalog) SaveRule(name, server, kind, rule string) (file string, created bool, err error) {
+	change := func(n *agents.Network) error {
 		switch kind {
 		case policy.KindDeny:
-			return a.Deny(rule)
+			return n.Denies(rule)
 		case policy.KindPrivate:
-			return a.AllowPrivate(rule)
+			return n.AllowsPrivate(rule)
 		}
-		return a.Allow(rule)
+		return n.Allows(rule)
+	}
+	edit := func(a *agents.Agent) error {
+		if server == "" {
+			return change(&a.Network)
+		}
+		b, bound := a.Bindings[server]
+		if !bound {
+			return fault.New(fault.NotFound, "handler agent edit "+name+" --placement "+server+"=hosted", "agent %s binds no addon %s in its file", name, server)
+		}
+		if err := change(&b.Network); err != nil {
+			return err
+		}
+		a.Bindings[server] = b
+		return nil
 	}
 	a, err := c.Agent(name)
 	if err != nil {

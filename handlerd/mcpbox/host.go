@@ -157,6 +157,21 @@ func (h *Host) Close() error {
 	return nil
 }
 
+// Recheck cuts what its boxes have open and the rules refuse by now.
+func (h *Host) Recheck() {
+	h.mu.Lock()
+	var boxes []*Box
+	for _, s := range h.seats {
+		if s.now != nil {
+			boxes = append(boxes, s.now.Box)
+		}
+	}
+	h.mu.Unlock()
+	for _, b := range boxes {
+		b.RecheckNetwork()
+	}
+}
+
 func (h *Host) endAll(why error) {
 	h.mu.Lock()
 	if h.over == nil {

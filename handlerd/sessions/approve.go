@@ -75,6 +75,7 @@ func (r *Run) question(host string, port uint16, subject string) approvals.Quest
 // rulesChanged is called after every change of the run's rules.
 func (r *Run) rulesChanged() {
 	r.egress.Recheck()
+	r.recheckHosted()
 	r.m.opts.Approvals.Review(r.id)
 }
 
@@ -92,7 +93,7 @@ func (m *Manager) ChangeRules(c types.RuleChange) (types.RuleChanged, error) {
 	if err != nil {
 		return types.RuleChanged{}, err
 	}
-	done := types.RuleChanged{Agent: c.Agent, Kind: c.Kind, Rule: c.Rule, Scope: c.Scope, Runs: []string{}}
+	done := types.RuleChanged{Agent: c.Agent, Server: c.Server, Kind: c.Kind, Rule: c.Rule, Scope: c.Scope, Runs: []string{}}
 	if done.Agent == "" {
 		done.Agent = runs[0].plan.Agent
 	}
@@ -109,14 +110,21 @@ func (m *Manager) ChangeRules(c types.RuleChange) (types.RuleChanged, error) {
 		if err != nil {
 			return types.RuleChanged{}, fault.New(fault.Usage, "", "%v", err)
 		}
+		rules := r.rulesOf(c.Server)
+		if rules == nil && c.Scope == types.ScopeAlways {
+			continue // of a run that began before the server was bound
+		}
+		if rules == nil {
+			return types.RuleChanged{}, noServer(c, r.id)
+		}
 		if err := m.auditRule(r.id, r.plan.Agent, c, by); err != nil {
 			return types.RuleChanged{}, err
 		}
-		if err := r.network.add(rule, c.Scope); err != nil {
+		if err := rules.add(rule, c.Scope); err != nil {
 			return types.RuleChanged{}, err
 		}
 		done.Runs = append(done.Runs, r.id)
-		if note := r.stillDenied(rule); note != "" {
+		if note := stillDenied(rules.get(), rule); note != "" {
 			done.Note = joinNotes(done.Note, note)
 		}
 	}
@@ -139,6 +147,9 @@ func checkChange(c types.RuleChange) error {
 	}
 	if c.Agent == "" && c.Run == "" {
 		return fault.New(fault.Usage, "", "no agent and no run is named")
+	}
+	if err := checkServer(c); err != nil {
+		return err
 	}
 	rule, err := policy.ParseRule(c.Kind, c.Rule, "you")
 	if err != nil {
@@ -189,7 +200,7 @@ func (m *Manager) saveRule(c types.RuleChange, done *types.RuleChanged) error {
 	m.saveMu.Lock()
 	defer m.saveMu.Unlock()
 	var err error
-	if done.File, done.Created, err = m.opts.SaveRule(c.Agent, c.Kind, c.Rule); err != nil {
+	if done.File, done.Created, err = m.opts.SaveRule(c.Agent, c.Server, c.Kind, c.Rule); err != nil {
 		return errors.Join(err, m.auditRule("", c.Agent, c, "was not saved"))
 	}
 	done.Note = "saved in " + done.File
@@ -201,7 +212,11 @@ func (m *Manager) saveRule(c types.RuleChange, done *types.RuleChanged) error {
 
 // auditRule writes a change of the rules down, before it counts.
 func (m *Manager) auditRule(run, agent string, c types.RuleChange, by string) error {
-	err := m.opts.Audit.Append(audit.Record{Kind: audit.KindRules, Run: run, Agent: agent, Subject: c.Kind + " " + c.Rule, Reason: by})
+	subject := c.Kind + " " + c.Rule
+	if c.Server != "" {
+		subject += " for the server " + c.Server
+	}
+	err := m.opts.Audit.Append(audit.Record{Kind: audit.KindRules, Run: run, Agent: agent, Subject: subject, Reason: by})
 	if err != nil {
 		return fault.Wrap(fault.Failed, err, "handler doctor", "the rule does not count")
 	}
@@ -209,7 +224,7 @@ func (m *Manager) auditRule(run, agent string, c types.RuleChange, by string) er
 }
 
 // stillDenied says that an allow rule for a host has no effect, since another rule denies it.
-func (r *Run) stillDenied(rule policy.Rule) string {
+func stillDenied(n policy.Network, rule policy.Rule) string {
 	if rule.Kind != policy.KindAllow || rule.Host == "" || rule.Suffix || rule.Path != "" {
 		return ""
 	}
@@ -217,7 +232,7 @@ func (r *Run) stillDenied(rule policy.Rule) string {
 	if port == 0 {
 		port = 443
 	}
-	if v := r.network.get().Decide(rule.Host, port); v.Action == policy.Refuse {
+	if v := n.Decide(rule.Host, port); v.Action == policy.Refuse {
 		return "it has no effect: " + v.Reason
 	}
 	return ""
@@ -236,5 +251,5 @@ func (m *Manager) Rules(id string) ([]types.LiveRule, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.network.list(), nil
+	return append(r.network.list(), r.hostedRules()...), nil
 }

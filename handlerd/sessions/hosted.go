@@ -15,6 +15,7 @@ import (
 	"github.com/handlerd/handler/handlerd/audit"
 	"github.com/handlerd/handler/handlerd/fault"
 	"github.com/handlerd/handler/handlerd/gateway"
+	"github.com/handlerd/handler/policy"
 	"github.com/handlerd/handler/render"
 	"github.com/handlerd/handler/sandbox"
 )
@@ -25,6 +26,9 @@ type HostedRun struct {
 	Plan      *render.Plan
 	// Unattended says that nobody can be asked.
 	Unattended, ReadOnly bool
+	// Network gives the rules of a server that has a sandbox of its own as of when it is called: base, and what the person
+	// changes while the run lives.
+	Network func(server string, base policy.Network) func() policy.Network
 	// Session gives the ACP session that a server's token stands for; "" where it is not known.
 	Session func(token string) string
 	// Secrets reads the files of secrets for a server's own sandbox, and writes down that it did.
@@ -38,6 +42,8 @@ type HostedRun struct {
 type HostedServer interface {
 	gateway.Server
 	Event(acp.Event)
+	// Recheck cuts what the rules refuse by now.
+	Recheck()
 	// Stop is the person's: what the server runs elsewhere is gone when it returns, and it starts nothing more.
 	Stop()
 	Close() error
@@ -47,10 +53,11 @@ type HostedServer interface {
 type hosted struct {
 	gateway *gateway.Gateway
 	run     HostedRun
-	servers map[string]HostedServer // by name
+	servers map[string]HostedServer // by name; not written once the run is running, and with mu before
 
-	mu     sync.Mutex
-	tokens map[string]string // the session of each token; protected by mu
+	mu       sync.Mutex
+	tokens   map[string]string       // the session of each token; protected by mu
+	networks map[string]*liveNetwork // of servers with a sandbox of their own, by name; protected by mu
 }
 
 // maxTokens bounds the tokens of one run: each stands for a session that was opened.
@@ -65,7 +72,8 @@ func (r *Run) openHosted(ctx context.Context, req types.RunRequest, _ *sandbox.S
 		return fault.New(fault.Failed, "", "this handlerd hosts no MCP servers")
 	}
 	r.hosted.tokens, r.hosted.servers = map[string]string{}, map[string]HostedServer{}
-	run := HostedRun{Session: r.sessionOf, Secrets: r.boxSecrets, Say: r.log.add,
+	r.hosted.networks = map[string]*liveNetwork{}
+	run := HostedRun{Network: r.hostedNetwork, Session: r.sessionOf, Secrets: r.boxSecrets, Say: r.log.add,
 		ID: r.id, Agent: r.plan.Agent, Plan: r.plan, Unattended: req.Unattended || req.NeverAsk, ReadOnly: req.Answers == types.AnswersReads}
 	r.hosted.run = run
 	servers := map[string]gateway.Hosted{}
@@ -81,7 +89,9 @@ func (r *Run) openHosted(ctx context.Context, req types.RunRequest, _ *sandbox.S
 		if err != nil {
 			return err
 		}
+		r.hosted.mu.Lock()
 		r.hosted.servers[h.Name] = s
+		r.hosted.mu.Unlock()
 		servers[h.Name] = gateway.Hosted{Server: s, Filter: filter, Limits: gateway.Limits{Text: int(h.Limits.Results), Call: h.Limits.CallTime}}
 	}
 	var err error

@@ -62,7 +62,7 @@ type Options struct {
 	// Approvals is where a person is asked; SaveRule adds a network rule to an agent's file, and says whether it made
 	// that file.
 	Approvals *approvals.Queue
-	SaveRule  func(agent, kind, rule string) (file string, created bool, err error)
+	SaveRule  func(agent, server, kind, rule string) (file string, created bool, err error)
 	// Hosted makes an MCP server of a run that handlerd hosts. If nil, none is hosted.
 	Hosted func(HostedRun, render.Hosted) (HostedServer, error)
 	// Version of Handler, as hosted servers say it.

@@ -120,14 +120,17 @@ type ApprovalDone struct {
 type RuleChange struct {
 	Agent string `json:"agent"`
 	Run   string `json:"run,omitempty"` // with ScopeOnce and ScopeRun: this run only, by the beginning of its id
-	Kind  string `json:"kind"`          // "allow", "deny" or "private"
-	Rule  string `json:"rule"`
-	Scope string `json:"scope"` // ScopeAlways if empty
+	// Server is the hosted MCP server that has a sandbox of its own whose rules are meant; "" for the agent's.
+	Server string `json:"server,omitempty"`
+	Kind   string `json:"kind"` // "allow", "deny" or "private"
+	Rule   string `json:"rule"`
+	Scope  string `json:"scope"` // ScopeAlways if empty; of a server's not ScopeOnce
 }
 
 // A RuleChanged says what a RuleChange did.
 type RuleChanged struct {
 	Agent   string   `json:"agent"`
+	Server  string   `json:"server,omitempty"`
 	Kind    string   `json:"kind"`
 	Rule    string   `json:"rule"`
 	Scope   string   `json:"scope"`
@@ -143,6 +146,8 @@ type LiveRule struct {
 	Rule  string `json:"rule"`
 	By    string `json:"by"`
 	Scope string `json:"scope,omitempty"` // for rules that came after the start
+	// Server is the hosted server whose rule it is; "" for the agent's own.
+	Server string `json:"server,omitempty"`
 }
 
 // A NetworkVerdict is one line of `handler policy log`.
