@@ -47,10 +47,35 @@ func (b *bounds) bound(r *mcp.CallToolResult) *mcp.CallToolResult {
 			if len(p.Data) > MaxImage {
 				r.Content[i] = mcp.NewTextContent("[a sound was left out: it is too large]")
 			}
+		case mcp.EmbeddedResource:
+			r.Content[i] = b.resource(p)
+		case mcp.ResourceLink:
+			if len(p.URI)+len(p.Name)+len(p.Title)+len(p.Description)+len(p.MIMEType) > b.text {
+				r.Content[i] = mcp.NewTextContent("[a link to a resource was left out: it is too long]")
+			}
 		}
 	}
 	b.structured(r)
 	return r
+}
+
+// resource bounds a resource that a result brings along.
+func (b *bounds) resource(e mcp.EmbeddedResource) mcp.Content {
+	switch r := e.Resource.(type) {
+	case mcp.TextResourceContents:
+		if short := cutTo(r.Text, b.text); short != r.Text {
+			whole := r.Text
+			if r.Text = short; len(short) > b.text {
+				r.Text += b.keep("text.txt", whole)
+			}
+			e.Resource = r
+		}
+	case mcp.BlobResourceContents:
+		if n := base64.StdEncoding.DecodedLen(len(r.Blob)); n > MaxImage {
+			return mcp.NewTextContent(fmt.Sprintf("[a resource of %d bytes was left out: at most %d are passed on]", n, MaxImage))
+		}
+	}
+	return e
 }
 
 // structured leaves out structured content that is too large: cut in the middle it would be none. A client that knows the

@@ -208,7 +208,7 @@ func (c *client) answer(m mcp.JSONRPCMessage) {
 
 // send writes one message. A client that takes nothing for too long is cut off.
 func (c *client) send(m any) {
-	b, err := json.Marshal(m)
+	b, err := encode(m)
 	if err != nil {
 		c.g.log.Error("an MCP answer cannot be written", "server", c.name, "error", err)
 		return
@@ -216,9 +216,29 @@ func (c *client) send(m any) {
 	c.write.Lock()
 	defer c.write.Unlock()
 	c.conn.SetWriteDeadline(time.Now().Add(writeTime))
-	if _, err := c.conn.Write(append(b, '\n')); err != nil {
+	if _, err := c.conn.Write(b); err != nil {
 		c.conn.Close()
 	}
+}
+
+// encode makes the line of a message. A result is put into its answer as it is: encoding/json would go over all of it
+// once more, which is most of the work for a long one.
+func encode(m any) ([]byte, error) {
+	if r, ok := m.(mcp.JSONRPCResponse); ok {
+		if result, ok := r.Result.(json.Marshaler); ok {
+			id, err := json.Marshal(r.ID)
+			if err != nil {
+				return nil, err
+			}
+			body, err := result.MarshalJSON()
+			if err != nil {
+				return nil, err
+			}
+			return fmt.Appendf(make([]byte, 0, len(body)+len(id)+40), `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", id, body), nil
+		}
+	}
+	b, err := json.Marshal(m)
+	return append(b, '\n'), err
 }
 
 // A progressed is a notice of a call's progress; one without a notice closes sent when what came before it was sent.

@@ -67,7 +67,7 @@ func (i *instance) Tools(context.Context) ([]mcp.Tool, error) {
 	if i.s.err != nil {
 		return nil, i.s.err
 	}
-	for _, name := range []string{"echo", "wait", "much", "fail", "panic", "progress", "never_listed", "many"} {
+	for _, name := range []string{"echo", "wait", "much", "resources", "fail", "panic", "progress", "never_listed", "many"} {
 		all = append(all, mcp.NewTool(name))
 	}
 	return all, nil
@@ -103,6 +103,12 @@ func (i *instance) Call(ctx context.Context, c Call) (*mcp.CallToolResult, error
 		for range MaxKept + 2 {
 			r.Content = append(r.Content, mcp.NewTextContent(strings.Repeat("x", 200)))
 		}
+		return r, nil
+	case "resources":
+		r := mcp.NewToolResultText("three")
+		r.Content = append(r.Content, mcp.NewEmbeddedResource(mcp.TextResourceContents{URI: "a:b", Text: strings.Repeat("y", 2*MaxText)}),
+			mcp.NewEmbeddedResource(mcp.BlobResourceContents{URI: "a:b", Blob: strings.Repeat("AAAA", MaxImage/3+10)}),
+			mcp.NewResourceLink("a:b", "n", strings.Repeat("z", 2*MaxText), ""))
 		return r, nil
 	case "fail":
 		return nil, errors.New("the page went away: take another")
@@ -265,7 +271,7 @@ func TestCalls(t *testing.T) {
 	w := start(t, map[string]Hosted{"tools": {Server: newTools(), Filter: Filter{Deny: []string{"never_*"}}}})
 	p := w.join(t, "tools", "TOKEN")
 	listed := p.ask(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-	if n := len(listed["result"].(map[string]any)["tools"].([]any)); n != 7 {
+	if n := len(listed["result"].(map[string]any)["tools"].([]any)); n != 8 {
 		t.Errorf("%d tools: %v", n, listed)
 	}
 	if got, isError := p.use(3, "echo", `{"b":1,"a":"x"}`); got != `session-1 {"a":"x","b":1}` || isError {
@@ -284,7 +290,7 @@ func TestCalls(t *testing.T) {
 	// What is filtered out is not served to whoever knows its name, and what there is not is said in words a model reads.
 	for tool, want := range map[string]string{
 		"never_listed": "not let through: the binding denies never_*",
-		"nothing":      "the server tools has: echo, fail, many, much, panic, progress, wait",
+		"nothing":      "the server tools has: echo, fail, many, much, panic, progress, resources, wait",
 		"a tool":       `no tool "a tool"`,
 	} {
 		if got, isError := p.use(5, tool, `{}`); !isError || !strings.Contains(got, want) {
@@ -378,6 +384,22 @@ func TestLimits(t *testing.T) {
 	}
 	if got, isError = p.use(6, "wait", `{}`); !isError || !strings.Contains(got, "longer than 50ms") {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestResources: what a result brings along is bounded as its texts and pictures are.
+func TestResources(t *testing.T) {
+	p := start(t, map[string]Hosted{"tools": {Server: newTools()}}).join(t, "tools", "")
+	answer := p.ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"resources","arguments":{}}}`)
+	content := answer["result"].(map[string]any)["content"].([]any)
+	resource, _ := content[1].(map[string]any)["resource"].(map[string]any)
+	if text, _ := resource["text"].(string); len(text) > MaxText+100 || !strings.Contains(text, "[cut: ") {
+		t.Errorf("the resource: %.200v", content[1])
+	}
+	for i, want := range []string{"a resource of", "a link to a resource"} {
+		if text, _ := content[2+i].(map[string]any)["text"].(string); !strings.Contains(text, want) {
+			t.Errorf("%.200v", content[2+i])
+		}
 	}
 }
 

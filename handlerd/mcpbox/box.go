@@ -118,14 +118,13 @@ func (b *Box) Call(ctx context.Context, c Call) (*mcp.CallToolResult, error) {
 	if string(encoded) == "null" { // which some servers do not take
 		encoded = []byte("{}")
 	}
-	req := mcp.CallToolRequest{}
-	req.Params.Name, req.Params.Arguments = c.Tool, json.RawMessage(encoded)
+	params := mcp.CallToolParams{Name: c.Tool, Arguments: json.RawMessage(encoded)}
 	if c.Progress != nil {
 		token := "p" + strconv.FormatUint(b.tokens.Add(1), 10)
-		req.Params.Meta = &mcp.Meta{ProgressToken: token}
+		params.Meta = &mcp.Meta{ProgressToken: token}
 		defer b.wire.onProgress(token, c.Progress)()
 	}
-	result, err := b.client.CallTool(call, req)
+	result, err := b.callTool(call, params)
 	switch {
 	case err == nil:
 		return result, nil

@@ -76,6 +76,7 @@ func groups() []group {
 		{"memory", measureMemory},
 		{"life", measureLife},
 		{"browser", measureBrowser},
+		{"gateway", measureGateway},
 		{"demo", measureDemo},
 	}
 }
