@@ -82,7 +82,7 @@ function run(id: string): Run {
   const limit = (value: number) => ({ value, enforced: true, by: "kernel" });
   return {
     id, agent: "web", harness: "claude-code", state: "running", turn: "working", since: past(4), scopes: [{ path: "/home/ana/src/shop", mode: "rw" }], browser: "guarded", hosts: 3, notices: [],
-    toolCalls: 12, allowed: 14, refused: 2, failed: 0, traffic: [{ host: "registry.npmjs.org", requests: 3, sent: 1200, received: 48_000 }], memoryBytes: 312e6, memoryLimit: limit(2e9), processes: 23, processLimit: limit(512),
+    toolCalls: 12, allowed: 14, refused: 2, failed: 0, traffic: [{ host: "registry.npmjs.org", requests: 3, sent: 1200, received: 48_000 }], parts: [{ kind: "browser", name: "playwright", sandbox: "b1", memoryBytes: 420e6, memoryLimit: limit(2 * 2 ** 30) }], memoryBytes: 312e6, memoryLimit: limit(2e9), processes: 23, processLimit: limit(512),
   };
 }
 

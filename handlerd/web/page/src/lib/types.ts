@@ -93,6 +93,15 @@ export interface Limit {
   by?: string;
 }
 
+// Part is a run's browser or hosted server, which has a sandbox of its own.
+export interface Part {
+  kind: "browser" | "server";
+  name: string;
+  sandbox: string;
+  memoryBytes: number;
+  memoryLimit: Limit;
+}
+
 export interface Run {
   id: string;
   agent: string;
@@ -110,6 +119,7 @@ export interface Run {
   refused: number;
   failed: number;
   traffic: { host: string; requests: number; sent: number; received: number }[] | null;
+  parts?: Part[] | null;
   memoryBytes: number;
   memoryLimit: Limit;
   processes: number;

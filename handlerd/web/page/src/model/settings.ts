@@ -126,6 +126,24 @@ export const browser: Field[] = [
   f("browser.read_only", "Pages are read and never acted on", "flag", "Clicking and typing is refused without a question."),
   f("browser.lifetime", "Life in unattended runs", "text", "How long a browser lives where nobody is there; at most 15m.", { place: "5m" }),
   f("browser.search", "Search page", "text", "The address that browser_search opens, with %s in place of the words.", { place: "https://search.example.org/?q=%s" }),
+  f("browser.limits.memory", "Memory of its sandbox", "text", "More ends it, and the next call starts a new one.", { place: "2GiB" }),
+  f("browser.limits.processes", "Processes and threads", "number", "How many there may be.", { place: "1024" }),
+  f("browser.limits.tmp", "/tmp of its sandbox", "text", "Its profile and shared memory.", { place: "512MiB" }),
+  f("browser.limits.files", "Files", "text", "Downloads, PDFs and uploads together.", { place: "512MiB" }),
+  f("browser.limits.idle", "Idle", "text", "Time without a call after which it is closed, where somebody is there.", { place: "30m" }),
+];
+
+// Of a hosted server that has a sandbox of its own; their paths begin at its binding.
+export const serverLimits: Field[] = [
+  f("limits.memory", "Memory of its sandbox", "text", "More ends it, and the next call starts a new one.", { place: "1GiB" }),
+  f("limits.processes", "Processes and threads", "number", "How many there may be.", { place: "512" }),
+  f("limits.tmp", "/tmp of its sandbox", "text", "Bytes of temporary files.", { place: "256MiB" }),
+  f("limits.home", "Home folder of its sandbox", "text", "Bytes of its home folder.", { place: "256MiB" }),
+  f("limits.shm", "Shared memory", "text", "Bytes of /dev/shm.", { place: "64MiB" }),
+  f("limits.call_time", "Time of a call", "text", "A call that takes longer is ended.", { place: "5m" }),
+  f("limits.idle", "Idle", "text", "Time without a call after which it is ended.", { place: "30m" }),
+  f("limits.lifetime", "Life", "text", "When it is ended in any case; the next call starts it afresh.", { place: "12h" }),
+  f("limits.results", "Size of a result", "text", "Of one text, and of structured content; the whole becomes an artifact.", { place: "256KiB" }),
 ];
 
 export const limits: Field[] = [

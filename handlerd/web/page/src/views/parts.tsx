@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../lib/api.ts";
 import type { Image } from "../lib/types.ts";
-import { at, bind, bound, network, put, secretWays, type Dict, type Value } from "../model/settings.ts";
+import { at, bind, bound, network, serverLimits, put, secretWays, type Dict, type Value } from "../model/settings.ts";
 import { Icon, Switch } from "../ui/basics.tsx";
 import { One, Plain, type Form } from "./fields.tsx";
 
@@ -115,7 +115,10 @@ function Binding({ form, a }: { form: Form; a: Addon }) {
         {hosted ? <Plain form={form} fields={[
           { path: p("tools"), label: "Only these tools", kind: "list", about: "One a line; * stands for any characters. None: all of them." },
           { path: p("deny_tools"), label: "Never these tools", kind: "list", about: "One a line." },
-          ...network.slice(0, 3).map((n) => ({ ...n, path: [...path, ...n.path], label: `${n.label} (of its own sandbox)` })),
+          ...(a.name === "playwright" ? [] : [
+            ...network.slice(0, 3).map((n) => ({ ...n, path: [...path, ...n.path], label: `${n.label} (of its own sandbox)` })),
+            ...serverLimits.map((l) => ({ ...l, path: [...path, ...l.path] })),
+          ]), // the guarded browser goes by the agent's rules and by browser.limits
         ]} /> : <One form={form} f={{ path: p("chromium_sandbox"), label: "Chromium’s own sandbox", kind: "choice", about: "Off takes one wall away between pages and the agent’s sandbox; it is shown wherever the run is shown.", choices: [["", "on"], ["off", "off"]] }} />}
         {(a.settings ?? []).map((s) => <One key={s.name} form={form} f={{ path: p("settings", s.name), label: s.name, about: `${s.description ?? ""}${s.default ? ` Default: ${s.default}.` : ""}`, kind: (s.values ?? []).length > 0 ? "choice" : "text", choices: [["", s.default ? `${s.default}` : "nothing"], ...(s.values ?? []).map((v) => [v, v] as [string, string])], place: s.default }} />)}
         {(a.secrets ?? []).map((s) => <SecretField key={s.name} form={form} path={p("secrets", s.name)} name={s.name} about={`${s.description ?? ""}${s.required ? " It is needed." : ""}`} />)}

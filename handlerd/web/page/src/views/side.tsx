@@ -108,6 +108,7 @@ function RunFacts({ s }: { s: Session }) {
       <dl>
         <div><dt>run</dt><dd><code>{r.id}</code> {lasting(now.value - Date.parse(r.since))}</dd></div>
         <div><dt>memory</dt><dd>{bound(bytes(r.memoryBytes), r.memoryLimit.value, bytes)}</dd></div>
+        {(r.parts ?? []).map((p) => <div key={p.sandbox}><dt>{p.kind === "browser" ? "browser" : `server ${p.name}`}</dt><dd>{bound(bytes(p.memoryBytes), p.memoryLimit.value, bytes)}</dd></div>)}
         <div><dt>processes</dt><dd>{bound(String(r.processes), r.processLimit.value, String)}</dd></div>
         <div><dt>network</dt><dd>{r.allowed} allowed, {r.refused} refused</dd></div>
       </dl>
