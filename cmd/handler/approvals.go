@@ -54,7 +54,7 @@ func newApprovals(u *ui) *cobra.Command {
 	cmd.Long = `An agent with unknown = "ask" (handler agent edit AGENT --unknown ask) has its connections to hosts that no rule
 names held for 60 s while you are asked, and one that acts on web pages with the guarded browser waits for 2 minutes: here,
 and on the terminal of handler run. You are only asked while somebody is there to be: while handler approvals watch runs,
-or the run's own terminal is open. Without, it is refused at once.
+the page is open, or the run's own terminal is, or that of handler attach. Without, it is refused at once.
 
 Every click and everything typed on a page that is not your own is a question of its own, answered for that once.
 

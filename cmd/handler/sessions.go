@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/handlerd/handler/cmd/handler/internal/runner"
+	"github.com/handlerd/handler/cmd/internal/dirs"
 	"github.com/handlerd/handler/handlerd/api/client"
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/fault"
@@ -87,54 +88,86 @@ func newSessionsShow(u *ui) *cobra.Command {
 		Long:    "Prints a conversation as handler run prints it. With --json it prints the events, one a line, as the API gives them.",
 		Example: "  handler sessions show k3f9\n  handler sessions show k3f9 --json | jq -r 'select(.kind == \"prompt\")'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return u.showSession(cmd.Context(), args[0], 0, false)
+			c, d, err := u.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return u.showEvents(cmd.Context(), c, u.viewer(d, runner.Options{}), args[0], 0, false)
 		},
 	}
 }
 
 func newAttach(u *ui) *cobra.Command {
-	return &cobra.Command{
-		Use: "attach SESSION", Short: "Follow a live session, whoever its client is", Args: usageArgs(cobra.ExactArgs(1)),
+	watch := false
+	cmd := &cobra.Command{
+		Use: "attach SESSION", Short: "Follow a live session, whoever its client is, and answer what it asks", Args: usageArgs(cobra.ExactArgs(1)),
 		Long: `Prints the last turn of a session and what comes after, until the session ends or you press Ctrl-C, which ends
-nothing but this. Handler's own questions meanwhile: handler approvals.`,
-		Example: "  handler attach k3f9\n  handler sessions list --live",
+nothing but this: what is asked then stays open.
+
+On a terminal it asks you what Handler asks about the run, and of a session of the page's what the agent asks; an answer from
+elsewhere takes a question away. You count as somebody who is there, as on the terminal of handler run. The questions of an
+agent whose client is an editor or handler run are shown, and answered there. On a pipe, with --json or --watch nothing is asked
+here: see handler approvals.`,
+		Example: "  handler attach k3f9t2\n  handler attach k3f9t2 --watch\n  handler sessions list --live",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, _, err := u.connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			s, err := c.Session(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if s.Run == "" {
-				return fault.New(fault.Failed, "read it: handler sessions show "+s.ID, "session %s is not live", s.ID)
-			}
-			last := int64(1)
-			err = c.SessionEvents(cmd.Context(), s.ID, 0, false, func(e types.Event) error {
-				if e.Kind == types.EventPrompt {
-					last = e.Seq
-				}
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-			return u.showSession(cmd.Context(), s.ID, last-1, true)
+			return u.attach(cmd.Context(), args[0], !watch && !u.json && terminal(u.in) && terminal(u.errout))
 		},
 	}
+	cmd.Flags().BoolVar(&watch, "watch", false, "only watch: answer nothing, and do not count as somebody who is there")
+	return cmd
 }
 
-var errSessionEnded = errors.New("the session has ended")
-
-// showSession prints the events of a session with numbers above after, and with follow those that come until it ends.
-func (u *ui) showSession(ctx context.Context, id string, after int64, follow bool) error {
+// attach follows a live session from its last prompt on. With person, who is at the terminal, it asks there.
+func (u *ui) attach(ctx context.Context, id string, person bool) error {
 	c, d, err := u.connect(ctx)
 	if err != nil {
 		return err
 	}
-	v := runner.NewViewer(runner.Options{Stdout: u.out, Stderr: u.errout, Color: u.color(u.out), Width: width(u.out), Home: d.Home})
-	err = c.SessionEvents(ctx, id, after, follow, func(e types.Event) error {
+	s, err := c.Session(ctx, id)
+	if err != nil {
+		return err
+	}
+	if s.Run == "" {
+		return fault.New(fault.Failed, "read it: handler sessions show "+s.ID, "session %s is not live", s.ID)
+	}
+	v := u.viewer(d, runner.Options{
+		Agent: s.Agent, Terminal: person, Stdin: u.in, By: "handler attach",
+		Watch: func(ctx context.Context, each func(types.ApprovalEvent) error) error {
+			return c.WatchApprovals(ctx, s.Run, each)
+		},
+		Answer:  c.Answer,
+		Picture: func(ctx context.Context, a types.Approval) string { return u.pictureText(ctx, c, d, a, u.errout) },
+		Reply:   func(ctx context.Context, a types.QuestionAnswer) error { return c.AnswerQuestion(ctx, s.ID, a) },
+	})
+	last := int64(1)
+	err = c.SessionEvents(ctx, s.ID, 0, false, func(e types.Event) error {
+		if e.Kind == types.EventPrompt {
+			last = e.Seq
+		}
+		v.Before(e)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if person {
+		v.Attend(ctx)
+		defer v.Leave()
+	}
+	return u.showEvents(ctx, c, v, s.ID, last-1, true)
+}
+
+var errSessionEnded = errors.New("the session has ended")
+
+// viewer makes one that prints to where results go.
+func (u *ui) viewer(d dirs.Dirs, o runner.Options) *runner.Viewer {
+	o.Stdout, o.Stderr, o.Color, o.Width, o.Home = u.out, u.errout, u.color(u.out), width(u.out), d.Home
+	return runner.NewViewer(o)
+}
+
+// showEvents prints the events of a session with numbers above after, and with follow those that come until it ends.
+func (u *ui) showEvents(ctx context.Context, c *client.Client, v *runner.Viewer, id string, after int64, follow bool) error {
+	err := c.SessionEvents(ctx, id, after, follow, func(e types.Event) error {
 		if u.json {
 			if err := writeJSONLine(u.out, e); err != nil {
 				return err
@@ -163,7 +196,8 @@ func newSessionsRm(u *ui) *cobra.Command {
 	return &cobra.Command{
 		Use: "rm SESSION…", Short: "Remove sessions with their events and artifacts", Args: usageArgs(cobra.MinimumNArgs(1)),
 		Long: `Removes what Handler keeps of conversations: their events and the artifacts that they made. What the agent keeps of
-them in its own state stays. One that is live in somebody's run is not removed.`,
+them in its own state stays. The run of a session of the page's is ended first; one that is live in an editor's or a terminal's
+run is not removed.`,
 		Example: "  handler sessions rm k3f9 t0xs",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, err := u.connect(cmd.Context())

@@ -89,7 +89,7 @@ type scopeChoice struct {
 }
 
 // scopeChoices gives the answers that a question takes.
-func scopeChoices(a types.Approval) []scopeChoice {
+func scopeChoices(a types.Approval, by string) []scopeChoice {
 	all := []scopeChoice{
 		{[]string{"y", "yes"}, "[y]es, once", types.ApprovalAnswer{Allow: true, Scope: types.ScopeOnce}, jsonrpc.AllowOnce},
 		{[]string{"r", "run"}, "yes, this [r]un", types.ApprovalAnswer{Allow: true, Scope: types.ScopeRun}, allowRun},
@@ -101,7 +101,7 @@ func scopeChoices(a types.Approval) []scopeChoice {
 	for _, c := range all {
 		for _, scope := range a.Scopes {
 			if c.answer.Scope == scope {
-				c.answer.By = "terminal of handler run"
+				c.answer.By = by
 				fit = append(fit, c)
 			}
 		}
@@ -112,7 +112,7 @@ func scopeChoices(a types.Approval) []scopeChoice {
 // approve asks one question and answers it; or says what became of it elsewhere.
 func (r *run) approve(ctx context.Context, a types.Approval) error {
 	e := event{Event: evQuestion, Name: cmp.Or(a.Kind, types.ApprovalNetwork), Detail: a.Subject, Answer: "cancelled", By: byNobody}
-	list := scopeChoices(a)
+	list := scopeChoices(a, r.opts.By)
 	var labels []string
 	for _, c := range list {
 		labels = append(labels, c.label)

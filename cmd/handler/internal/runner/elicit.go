@@ -66,9 +66,9 @@ func (r *run) elicitation(req *jsonrpc.Request) {
 		case !r.opts.Terminal || r.opts.Unattended:
 			e.By = r.unattendedBy()
 		case p.Mode == "url":
-			res = r.askURL(ctx, p)
+			res, _ = r.askURL(ctx, p)
 		default:
-			res = r.askForm(ctx, p)
+			res, _ = r.askForm(ctx, p)
 		}
 		if e.Answer = res.Action; res.Action == elicitCancel {
 			e.Answer, e.By = "cancelled", byNobody
@@ -78,15 +78,16 @@ func (r *run) elicitation(req *jsonrpc.Request) {
 	})
 }
 
-// askURL shows an address, whole, for the person to open. It is never opened by us.
-func (r *run) askURL(ctx context.Context, p elicitationParams) elicitationResult {
+// askURL shows an address, whole, for the person to open. It is never opened by us. The error says why the dialogue came to
+// no end; the result is a cancel then.
+func (r *run) askURL(ctx context.Context, p elicitationParams) (elicitationResult, error) {
 	u, plain := acpclient.PlainURL(p.URL)
 	if !plain {
 		r.remark(fmt.Sprintf("%s asked to open an address that is not plain https; it was declined: %s", r.opts.Agent, Line(p.URL)))
-		return elicitationResult{Action: elicitDecline}
+		return elicitationResult{Action: elicitDecline}, nil
 	}
 	res := elicitationResult{Action: elicitCancel} // what stays if the dialogue comes to no end
-	_ = r.dialogue(ctx, func(ctx context.Context) error {
+	err := r.dialogue(ctx, func(ctx context.Context) error {
 		question := fmt.Sprintf("? %s asks: %s\n  it wants you to open  %s\n  the site is  %s   [d]one  [n]o ", r.opts.Agent, Line(p.Message)+p.about(), p.URL, u.Host)
 		for {
 			line, err := r.term.ask(ctx, question)
@@ -104,18 +105,18 @@ func (r *run) askURL(ctx context.Context, p elicitationParams) elicitationResult
 			question = "  one of: [d]one  [n]o "
 		}
 	})
-	return res
+	return res, err
 }
 
-// askForm asks for one field after the other.
-func (r *run) askForm(ctx context.Context, p elicitationParams) elicitationResult {
+// askForm asks for one field after the other. The error is askURL's.
+func (r *run) askForm(ctx context.Context, p elicitationParams) (elicitationResult, error) {
 	fields, err := acpclient.ParseForm(p.Schema)
 	if err != nil {
 		r.remark(fmt.Sprintf("%s asked with a form that was declined: %s", r.opts.Agent, Line(err.Error())))
-		return elicitationResult{Action: elicitDecline}
+		return elicitationResult{Action: elicitDecline}, nil
 	}
 	res := elicitationResult{Action: elicitCancel} // what stays if the dialogue comes to no end
-	_ = r.dialogue(ctx, func(ctx context.Context) error {
+	err = r.dialogue(ctx, func(ctx context.Context) error {
 		line, err := r.term.ask(ctx, fmt.Sprintf("? %s asks: %s   [y] answer  [n]o ", r.opts.Agent, Line(p.Message)+p.about()))
 		if err != nil {
 			return err
@@ -137,7 +138,7 @@ func (r *run) askForm(ctx context.Context, p elicitationParams) elicitationResul
 		res = elicitationResult{Action: elicitAccept, Content: content}
 		return nil
 	})
-	return res
+	return res, err
 }
 
 // askField asks until the answer fits; nil is an optional field left empty.

@@ -61,6 +61,9 @@ type Options struct {
 	// agent's questions and never these.
 	Watch  func(ctx context.Context, each func(types.ApprovalEvent) error) error
 	Answer func(ctx context.Context, id string, a types.ApprovalAnswer) (types.ApprovalDone, error)
+	// Reply answers a question of the agent's, of a session whose client is handlerd: of a Viewer alone.
+	Reply func(ctx context.Context, a types.QuestionAnswer) error
+	By    string // who answers, for the audit; "terminal of handler run" if empty
 	// Picture shows the picture of a question of Handler's own: what it gives is printed as it is, before the question.
 	// nil shows none.
 	Picture func(ctx context.Context, a types.Approval) string
@@ -111,6 +114,9 @@ func (o *Options) complete() error {
 	}
 	if o.Agent == "" {
 		o.Agent = "agent"
+	}
+	if o.By == "" {
+		o.By = "terminal of handler run"
 	}
 	if o.Run == "" {
 		o.Run = "run"

@@ -17,11 +17,13 @@ type Viewer struct {
 	err   error
 	asked map[string]string // what questions are about, by their ids
 	kept  map[string]string // files of artifacts, by their ids
+	at    attendance
 }
 
-// NewViewer makes one of Options' Stdout, Color, Width and Home.
+// NewViewer makes one of Options' Stdout, Color, Width and Home, and for Attend of Agent, Terminal, Stdin, Stderr, By, Reply,
+// Watch, Answer and Picture.
 func NewViewer(o Options) *Viewer {
-	v := &Viewer{asked: map[string]string{}, kept: map[string]string{}}
+	v := &Viewer{asked: map[string]string{}, kept: map[string]string{}, at: attendance{open: map[string]bool{}}}
 	o.Prompt = "shown"
 	o.Now = func() time.Time { return v.now }
 	_ = o.complete() // there is a prompt
@@ -32,6 +34,9 @@ func NewViewer(o Options) *Viewer {
 // Print prints an event. Its error is the output's.
 func (v *Viewer) Print(e types.Event) error {
 	v.now = e.Time
+	if e.Kind == types.EventRun || e.Kind == types.EventTurn && turnEnded(e) {
+		v.endAsking("")
+	}
 	switch e.Kind {
 	case types.EventPrompt:
 		var p types.EventPromptData
@@ -122,20 +127,25 @@ func (v *Viewer) question(e types.Event) {
 		}
 		named := tool{ToolCall: t.ToolCall}
 		named.merge(params.ToolCall)
-		about := strings.TrimSpace(named.label() + " " + params.Message)
+		about := strings.TrimSpace(joinDetail(named.label(), named.detail()) + " " + params.Message)
 		if len(v.asked) < maxTools {
 			v.asked[q.ID] = about
 		}
-		v.emit(event{Event: evNotice, Text: "the agent asks: " + about})
+		if !v.askHere(e, q) {
+			v.emit(event{Event: evNotice, Text: "the agent asks: " + about})
+		}
 	case types.EventAnswered:
 		var a types.EventAnsweredData
-		if json.Unmarshal(e.Data, &a) == nil {
-			v.emit(event{Event: evNotice, Text: "answered " + answerText(a.Answer) + " by " + a.By + ": " + v.asked[a.ID]})
-			delete(v.asked, a.ID)
+		if json.Unmarshal(e.Data, &a) != nil {
+			break
 		}
+		if !v.endAsking(a.ID) {
+			v.emit(event{Event: evNotice, Text: "answered " + answerText(a.Answer) + " by " + a.By + ": " + v.asked[a.ID]})
+		}
+		delete(v.asked, a.ID)
 	case types.EventApproval:
 		var a types.ApprovalEvent
-		if json.Unmarshal(e.Data, &a) == nil && a.Approval != nil {
+		if json.Unmarshal(e.Data, &a) == nil && a.Approval != nil && !v.attends(e) {
 			text := "Handler asks: " + a.Approval.Text
 			if a.State != types.ApprovalAsked {
 				text = a.State + ": " + a.Approval.Text
