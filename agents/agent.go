@@ -103,7 +103,9 @@ type Browser struct {
 	Lifetime string `toml:"lifetime"`
 	// Search is the address of the result page that browser_search opens, with %s in place of the words;
 	// DefaultBrowserSearch if empty.
-	Search string        `toml:"search"`
+	Search string `toml:"search"`
+	// View false keeps it without a window, so that it cannot be watched or taken over; Watched reads it.
+	View   *bool         `toml:"view"`
 	Limits BrowserLimits `toml:"limits"`
 }
 

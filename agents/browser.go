@@ -31,6 +31,9 @@ func (b Browser) Life() (time.Duration, error) {
 	return d, nil
 }
 
+// Watched tells whether the browser has a window, on a display of its own, that its person can watch: unless View is false.
+func (b Browser) Watched() bool { return b.View == nil || *b.View }
+
 func (a *Agent) checkBrowser() error {
 	if n := a.Browser.Network; n != "" && n != BrowserPublic && n != BrowserRules {
 		return fmt.Errorf("browser.network = %q must be \"public\" or \"rules\"", configfile.Clip(n))

@@ -38,12 +38,15 @@ func Format(a *Agent) []byte {
 		w.subtable("[mcp.headers]", s.Headers)
 	}
 	w.network("[network]", a.Network)
-	if b := a.Browser; b != (Browser{}) {
+	if b := a.Browser; b != (Browser{View: b.View}) || !b.Watched() {
 		w.table("[browser]")
 		w.text("network", b.Network)
 		w.flag("read_only", b.ReadOnly)
 		w.text("lifetime", b.Lifetime)
 		w.text("search", b.Search)
+		if !b.Watched() {
+			w.WriteString("view = false\n")
+		}
 		if l := b.Limits; l != (BrowserLimits{}) {
 			w.table("[browser.limits]")
 			w.text("memory", l.Memory)

@@ -75,6 +75,7 @@ type Browser struct {
 	ReadOnly bool          `json:"readOnly"` // pages are not acted on (F.4)
 	Life     time.Duration `json:"-"`        // of one browser in an unattended run
 	Search   string        `json:"search"`   // address of a result page with %s for the words
+	View     bool          `json:"view"`     // it has a window that the person can watch
 	Limits   HostedLimits  `json:"-"`
 }
 

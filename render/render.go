@@ -118,7 +118,7 @@ func (b *builder) base() error {
 		return err
 	}
 	p.SessionMCP, p.SessionsPerRun, p.MCPTransports = h.SessionMCP, h.SessionsPerRun, slices.Clone(h.MCPTransports)
-	p.Browser = Browser{Rules: a.Browser.Network == agents.BrowserRules, ReadOnly: a.Browser.ReadOnly, Search: cmp.Or(a.Browser.Search, agents.DefaultBrowserSearch)}
+	p.Browser = Browser{Rules: a.Browser.Network == agents.BrowserRules, ReadOnly: a.Browser.ReadOnly, Search: cmp.Or(a.Browser.Search, agents.DefaultBrowserSearch), View: a.Browser.Watched()}
 	if p.Browser.Life, err = a.Browser.Life(); err != nil {
 		return err
 	}

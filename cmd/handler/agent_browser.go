@@ -12,7 +12,7 @@ import (
 // browserFlags are the switches of the guarded browser.
 type browserFlags struct {
 	network, lifetime, search string
-	readOnly                  bool
+	readOnly, view            bool
 	limits                    []string
 }
 
@@ -20,6 +20,7 @@ func (f *browserFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.network, "browser-network", "", "pages of the guarded browser come from: public (the default, every public host) or rules (the agent's own network rules)")
 	fl.BoolVar(&f.readOnly, "browser-read-only", false, "the guarded browser reads pages and never acts on them")
+	fl.BoolVar(&f.view, "browser-view", true, "the guarded browser has a window that you can watch (handler web)")
 	fl.StringVar(&f.lifetime, "browser-lifetime", "", "how long a guarded browser lives where nobody is there, at most 15m (default 5m)")
 	fl.StringVar(&f.search, "browser-search", "", "result page that the guarded browser searches with, %s for the words (default "+agents.DefaultBrowserSearch+")")
 	fl.StringArrayVar(&f.limits, "browser-limit", nil, "NAME=VALUE of a guarded browser's limits: memory, processes, tmp, files, idle; NAME= for the default (repeatable)")
@@ -33,6 +34,9 @@ func (f *browserFlags) save(cmd *cobra.Command, b *agents.Browser) error {
 	}
 	if given("browser-read-only") {
 		b.ReadOnly = f.readOnly
+	}
+	if given("browser-view") {
+		b.View = &f.view
 	}
 	if given("browser-lifetime") {
 		b.Lifetime = f.lifetime

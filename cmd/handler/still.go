@@ -5,20 +5,29 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/handlerd/handler/handlerd/api/types"
 )
 
 func newStill(u *ui) *cobra.Command {
-	return &cobra.Command{
-		Use: "still RUN", Short: "Keep a picture of the display that a run has to itself", Args: usageArgs(cobra.ExactArgs(1)),
+	var browser bool
+	cmd := &cobra.Command{
+		Use: "still RUN", Short: "Keep a picture of a run's own display, or of its guarded browser", Args: usageArgs(cobra.ExactArgs(1)),
 		Long: `Takes a picture of the display of a run that was started with --display=vnc, or whose agent has display = "vnc", and keeps
-it as an artifact, whose file is printed. The agent may show there what it likes.`,
-		Example: "  handler run web --display=vnc \"open the shop\" &\n  handler still k3f9",
+it as an artifact, whose file is printed. The agent may show there what it likes.
+
+With --browser it is a picture of the guarded browser's window, where the agent has [browser] view = true.`,
+		Example: "  handler run web --display=vnc \"open the shop\" &\n  handler still k3f9\n  handler still k3f9 --browser",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, err := u.connect(cmd.Context())
 			if err != nil {
 				return err
 			}
-			a, err := c.Still(cmd.Context(), args[0])
+			what := types.ViewDisplay
+			if browser {
+				what = types.ViewBrowser
+			}
+			a, err := c.Still(cmd.Context(), args[0], what)
 			if err != nil {
 				return u.orEnded(err, args[0])
 			}
@@ -28,4 +37,6 @@ it as an artifact, whose file is printed. The agent may show there what it likes
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&browser, "browser", false, "of the guarded browser instead")
+	return cmd
 }

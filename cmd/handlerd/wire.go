@@ -229,7 +229,7 @@ func (w *wired) wireRuns() error {
 	}
 	w.wireServers(guest, resolver)
 	w.runs = sessions.New(sessions.Options{
-		Hosted: w.hosted, Version: version,
+		Hosted: w.hosted, Browser: w.browser, Version: version,
 		Resolver: resolver, Driver: w.driver,
 		Plan: w.catalog.Plan, Network: w.catalog.Network, Display: findDisplay(w.dirs.XDGRun),
 		Scopes: w.dirs.Scopes, Approvals: w.approvals, SaveRule: w.catalog.SaveRule,

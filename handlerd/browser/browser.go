@@ -67,6 +67,8 @@ type Policy struct {
 	Agent      string
 	Unattended bool // nobody is there: what would be asked is refused
 	ReadOnly   bool // nothing is acted on
+	// Window gives the browser a window that a person can watch (see Browser.Window).
+	Window bool
 	// Life is how long an unattended run's browser lives, at most MaxLife; 0 is Limits.Life.
 	Life time.Duration
 	// Idle is how long an attended browser lives without a call; 0 is Limits.Idle.

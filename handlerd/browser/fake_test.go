@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -73,6 +74,10 @@ func newWorker() *fakeWorker {
 		current: fakePage{url: "about:blank"}, web: map[string]fakePage{}, args: map[string]string{}, done: make(chan struct{}),
 		on: map[string]func(*fakeWorker, string) *mcp.CallToolResult{}, files: map[string][]byte{}, written: map[string][]byte{},
 	}
+}
+
+func (w *fakeWorker) DialScreen(context.Context) (net.Conn, error) {
+	return nil, errors.New("a fake has no screen")
 }
 
 func programName(code string) string {

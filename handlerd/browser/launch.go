@@ -88,7 +88,7 @@ func (l *SandboxLauncher) Launch(ctx context.Context, s WorkerSpec) (Worker, err
 	box, err := l.boxes.Launch(ctx, mcpbox.Spec{
 		Run: s.Run, Agent: s.Agent, Session: s.Session,
 		Part: sandbox.PartBrowser, What: "browser", Program: "playwright-mcp", Addon: addons.GuardedBrowser,
-		Sandbox: sandboxSpec(s.Limits),
+		Sandbox: sandboxSpec(s),
 		Network: func() policy.Network {
 			n := s.Network()
 			n.Rules = append(n.Rules[:len(n.Rules):len(n.Rules)], denied...)
@@ -128,7 +128,8 @@ const (
 )
 
 // sandboxSpec is what a worker's sandbox has, and nothing of the agent in it.
-func sandboxSpec(lim WorkerLimits) sandbox.Spec {
+func sandboxSpec(s WorkerSpec) sandbox.Spec {
+	lim := s.Limits
 	or := func(n, normal int64) int64 {
 		if n > 0 {
 			return n
@@ -136,7 +137,7 @@ func sandboxSpec(lim WorkerLimits) sandbox.Spec {
 		return normal
 	}
 	const proxy = "http://" + sandbox.ProxyAddr
-	return sandbox.Spec{
+	spec := sandbox.Spec{
 		Image:   sandbox.ToolboxImage(""),
 		Images:  []sandbox.ImageMount{{Image: sandbox.AddonImage(addons.GuardedBrowser), Target: addonDir}},
 		Command: []string{addonDir + "/bin/playwright-mcp"},
@@ -154,6 +155,11 @@ func sandboxSpec(lim WorkerLimits) sandbox.Spec {
 			TmpBytes:  or(lim.Tmp, WorkerTmp), HomeBytes: WorkerHome, ShmBytes: WorkerShm,
 		},
 	}
+	if s.Window {
+		spec.Display = &sandbox.Display{Mode: sandbox.DisplayVNC, Width: PageWidth, Height: PageHeight + frameHeight}
+		spec.Env["HANDLER_SETTING_HEADLESS"] = "0"
+	}
+	return spec
 }
 
 // inFiles gives the clean path of what playwright-mcp names, if it lies in WorkerFiles.

@@ -18,6 +18,14 @@ const (
 	WorkerConnections = 512              // of all workers' proxies together
 )
 
+// The size of pages in pixels, with a window and without.
+const (
+	PageWidth  = 1280
+	PageHeight = 720
+
+	frameHeight = 87 // of Chromium's tabs and address above a page
+)
+
 // WorkerFiles is a worker's folder for files that come and go: a tmpfs of its own, so that a download that never ends
 // fills it and nothing else.
 const WorkerFiles = "/run/handler-files"

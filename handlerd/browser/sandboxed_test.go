@@ -249,7 +249,7 @@ func TestWorkerSurroundings(t *testing.T) {
 			t.Errorf("its environment lacks %q", want)
 		}
 	}
-	sp := sandboxSpec(WorkerLimits{})
+	sp := sandboxSpec(WorkerSpec{})
 	if len(sp.Mounts)+len(sp.Volumes)+len(sp.Files) > 0 || sp.Display != nil || len(sp.Images) != 1 {
 		t.Errorf("its sandbox has more than it needs: %+v", sp)
 	}

@@ -33,6 +33,7 @@ type session struct {
 	agent   string
 	holding bool // a place among Limits.Sessions is its own: from before the worker starts until it is gone
 	worker  Worker
+	window  *Window                        // of the worker; nil where it has none
 	local   func(host string) http.Handler // nil without a worker
 	done    func()                         // of local; nil for none
 	since   time.Time
@@ -215,12 +216,13 @@ func (s *session) launch(ctx context.Context, p Policy) (Worker, error) {
 	begun, cancel := context.WithTimeout(ctx, LaunchTime)
 	defer cancel()
 	w, err := b.o.Launcher.Launch(begun, WorkerSpec{
-		Run: s.key.run, Agent: p.Agent, Session: s.key.session, Network: s.network, Local: s.asLocal(local), Limits: p.Worker.over(b.o.Limits.Worker),
+		Run: s.key.run, Agent: p.Agent, Session: s.key.session, Network: s.network, Local: s.asLocal(local), Window: p.Window, Limits: p.Worker.over(b.o.Limits.Worker),
 	})
 	b.mu.Lock()
 	gone := b.closed || b.sessions[s.key] != s || !b.live(s.key)
 	if err == nil && !gone {
 		s.worker, s.local, s.done = w, local, done
+		s.openWindow(p.Window)
 		var life *time.Timer
 		if p.Unattended {
 			life = s.startLife(w, p.Life)
@@ -326,6 +328,7 @@ func (s *session) closeThis(w Worker, why string) {
 	done := s.done
 	if mine {
 		s.worker, s.local, s.done, s.lost = nil, nil, nil, why
+		s.closeWindow(why)
 		s.stopTimers()
 	}
 	b.mu.Unlock()

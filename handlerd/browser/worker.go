@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -29,6 +30,8 @@ type Worker interface {
 	// Run runs a program of the toolbox in the worker's sandbox (pdftotext, pdftoppm), until ctx ends, and gives its
 	// output: more than max bytes are an error, and so is a status other than 0, with the end of its error output.
 	Run(ctx context.Context, argv []string, max int64) ([]byte, error)
+	// DialScreen connects to the VNC server of the worker's own display, where WorkerSpec.Window asked for one.
+	DialScreen(ctx context.Context) (net.Conn, error)
 	// CutNetwork closes the worker's connections to the proxy and refuses new ones until AllowNetwork (F.2).
 	CutNetwork()
 	// AllowNetwork undoes CutNetwork. A worker starts allowed.
@@ -95,6 +98,8 @@ type WorkerSpec struct {
 	// Local gives what handlerd itself answers, by exact host in its canonical spelling: preview origins (F.6). nil, or
 	// a nil result, is a host like any other.
 	Local func(host string) http.Handler
+	// Window gives the browser a window on a display of the worker's own, which a person can watch.
+	Window bool
 	// Limits are what it may use.
 	Limits WorkerLimits
 }

@@ -86,6 +86,9 @@ func (b *Box) RunDir() string { return b.dir.Path() }
 // OpenShell opens a connection on which the guest runs a program in the box (guestwire.ShellRequest).
 func (b *Box) OpenShell(ctx context.Context) (net.Conn, error) { return b.dir.OpenShell(ctx) }
 
+// DialScreen connects to the VNC server of the display that the box has to itself (Spec.Sandbox.Display).
+func (b *Box) DialScreen(ctx context.Context) (net.Conn, error) { return b.dir.DialScreen(ctx) }
+
 // CutNetwork closes what is open to the network and answers every further request with v, until AllowNetwork.
 func (b *Box) CutNetwork(v policy.Verdict) { b.egress.Pause(v) }
 

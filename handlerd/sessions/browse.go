@@ -30,7 +30,7 @@ func (m *Manager) BrowserPolicy(run string) (browser.Policy, bool) {
 	rules := r.network.get()
 	p := browser.Policy{
 		Agent: r.plan.Agent, Unattended: r.hosted.run.Unattended, ReadOnly: r.plan.Browser.ReadOnly || r.hosted.run.ReadOnly,
-		Life: r.plan.Browser.Life, Search: r.plan.Browser.Search, Rules: rules, Network: browser.PublicNetwork(r.plan.Agent),
+		Window: r.plan.Browser.View, Life: r.plan.Browser.Life, Search: r.plan.Browser.Search, Rules: rules, Network: browser.PublicNetwork(r.plan.Agent),
 	}
 	l := r.plan.Browser.Limits
 	p.Idle, p.Worker = l.Idle, browser.WorkerLimits{Memory: l.Memory, Storage: l.Files, Tmp: l.Tmp, Processes: l.Processes}

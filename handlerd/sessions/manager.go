@@ -65,6 +65,8 @@ type Options struct {
 	SaveRule  func(agent, server, kind, rule string) (file string, created bool, err error)
 	// Hosted makes an MCP server of a run that handlerd hosts. If nil, none is hosted.
 	Hosted func(HostedRun, render.Hosted) (HostedServer, error)
+	// Browser has the windows of the guarded browser; nil where there is none.
+	Browser Windows
 	// Version of Handler, as hosted servers say it.
 	Version string
 	// Secrets reads what the agents' secrets name, each time anew.

@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"image"
 	"image/png"
 	"io"
 	"net"
+	"os"
 	"time"
 )
 
@@ -21,6 +23,8 @@ const (
 	maxUpdatesStill = 256      // messages
 	maxRectsStill   = 64 << 10 // rectangles, of all of them
 	stillTimes      = 4        // times the bytes of the whole screen
+
+	stillAgain = 2 * time.Second // for the picture that comes after one of one colour
 )
 
 // errStillTime is why a still is not taken.
@@ -72,7 +76,7 @@ func still(conn net.Conn) (*image.NRGBA, error) {
 			return nil, unexpected(err)
 		}
 		if t.missing == 0 {
-			return t.img, nil
+			return t.img, t.second(conn, r, request)
 		}
 		if updated {
 			if _, err := conn.Write(request); err != nil {
@@ -91,6 +95,33 @@ type tracing struct {
 	missing int    // places
 	bytes   int64  // that may still come
 	rects   int    // likewise
+}
+
+// second waits a little for what comes after a picture of one colour: a VNC server that was just started shows such a
+// one before it has seen its display.
+func (t *tracing) second(conn net.Conn, r *bufio.Reader, request []byte) error {
+	for at := bytesPerPixel; at < len(t.img.Pix); at += bytesPerPixel {
+		if !bytes.Equal(t.img.Pix[at:at+bytesPerPixel], t.img.Pix[:bytesPerPixel]) {
+			return nil
+		}
+	}
+	changes := append([]byte{msgUpdateRequest, 1}, request[2:]...)
+	if _, err := conn.Write(changes); err != nil {
+		return err
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(stillAgain))
+	for updated := false; !updated; {
+		if _, err := r.Peek(1); errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil // it is of one colour
+		}
+		_ = conn.SetReadDeadline(time.Time{})
+		var err error
+		if updated, err = t.message(r); err != nil {
+			return unexpected(err)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(stillAgain))
+	}
+	return nil
 }
 
 // message reads one, and tells whether it was an update.

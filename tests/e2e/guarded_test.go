@@ -49,7 +49,7 @@ func newGuarded(t *testing.T, with ...func(*browser.Options)) *guarded {
 	o := browser.Options{
 		Launcher: &listening{s, g},
 		Policy: func(string) (browser.Policy, bool) {
-			return browser.Policy{Agent: "demo", Rules: policy.Network{Agent: "demo"}, Network: browser.PublicNetwork("demo")}, true
+			return browser.Policy{Agent: "demo", Window: true, Rules: policy.Network{Agent: "demo"}, Network: browser.PublicNetwork("demo")}, true
 		},
 		Ask: func(_ context.Context, q browser.Question) (bool, error) {
 			g.mu.Lock()

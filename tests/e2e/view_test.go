@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coder/websocket"
@@ -19,18 +20,26 @@ import (
 	"github.com/handlerd/handler/handlerd/api/types"
 )
 
-// cmdWatch watches a run's own display as a viewer does, until much of it has a colour; then it clicks and types all over
+// cmdWatch watches a run's own display, or its guarded browser once that is open, as a viewer does, until much of it has a colour; then it clicks and types all over
 // it, and watches whether that has another effect than none. It also tries its ticket again, and another one.
 func cmdWatch(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: watch RUN RRGGBB")
+	what := types.ViewDisplay
+	if len(args) == 3 {
+		what = args[2]
+	}
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: watch RUN RRGGBB [browser]")
 	}
 	colour, err := strconv.ParseUint(args[1], 16, 24)
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
 	socket := filepath.Join(ts.Getenv("XDG_RUNTIME_DIR"), "handler", "handlerd.sock")
-	ticket, err := client.New(socket).View(ctx, args[0])
+	var ticket types.ViewTicket
+	within(time.Minute, func() bool {
+		ticket, err = client.New(socket).View(ctx, args[0], what)
+		return err == nil || !strings.Contains(err.Error(), "is not open yet")
+	})
 	ts.Check(err)
 	v, err := openView(ctx, socket, ticket.Ticket)
 	ts.Check(err)

@@ -9,20 +9,21 @@ import (
 	"github.com/handlerd/handler/handlerd/api/types"
 )
 
-// View gives a ticket for watching the display that a run has to itself: it is good for one WebSocket at types.PathView.
-func (c *Client) View(ctx context.Context, run string) (types.ViewTicket, error) {
+// View gives a ticket for watching what of a run (types.ViewDisplay, types.ViewBrowser): it is good for one WebSocket at
+// types.PathView.
+func (c *Client) View(ctx context.Context, run, what string) (types.ViewTicket, error) {
 	var v types.ViewTicket
-	return v, c.look(ctx, run, types.SubView, &v)
+	return v, c.look(ctx, run, types.SubView, what, &v)
 }
 
-// Still keeps a picture of that display as an artifact.
-func (c *Client) Still(ctx context.Context, run string) (types.Artifact, error) {
+// Still keeps a picture of it as an artifact.
+func (c *Client) Still(ctx context.Context, run, what string) (types.Artifact, error) {
 	var v types.Artifact
-	return v, c.look(ctx, run, types.SubStill, &v)
+	return v, c.look(ctx, run, types.SubStill, what, &v)
 }
 
-func (c *Client) look(ctx context.Context, run, sub string, to any) error {
-	resp, err := c.do(ctx, http.MethodPost, types.PathRuns+"/"+url.PathEscape(run)+sub, types.ViewRequest{What: types.ViewDisplay})
+func (c *Client) look(ctx context.Context, run, sub, what string, to any) error {
+	resp, err := c.do(ctx, http.MethodPost, types.PathRuns+"/"+url.PathEscape(run)+sub, types.ViewRequest{What: what})
 	if err != nil {
 		return err
 	}
