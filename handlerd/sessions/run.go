@@ -344,6 +344,12 @@ func (r *Run) brief() types.Run {
 	if s.State == types.StateStarting {
 		return s // start may be writing the fields below
 	}
+	switch {
+	case r.screen:
+		s.Display = types.DisplayVNC
+	case r.display != nil:
+		s.Display = types.DisplayWayland
+	}
 	for _, sc := range r.scopes {
 		s.Scopes = append(s.Scopes, types.Scope{Path: sc.path, Mode: sc.mode()})
 	}

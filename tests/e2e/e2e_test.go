@@ -215,7 +215,7 @@ func (s *suite) end() error {
 // TestScripts runs every script but those of the tests that have a function of their own.
 func TestScripts(t *testing.T) {
 	runScripts(t, func(name string) bool {
-		if strings.HasPrefix(name, "page") || strings.HasPrefix(name, "onpage") {
+		if strings.HasPrefix(name, "page") || strings.HasPrefix(name, "onpage") || isView(name) {
 			return false
 		}
 		for _, other := range []string{"claude", "acpx", "display", "model", "inspector"} {

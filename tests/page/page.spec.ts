@@ -98,11 +98,11 @@ test("an agent is made, with its display and network, and the file is shown as i
   await page.getByLabel("Harness").selectOption("demo");
   await page.getByLabel("Description").fill("made by the page");
   const file = page.getByLabel("TOML");
-  await page.getByRole("switch", { name: /Show windows on my screen/ }).check();
+  await page.getByRole("radio", { name: /Show windows on my screen/ }).check();
   await expect(file).toContainText("display = true");
   await picture("agent");
   await axe();
-  await page.getByRole("switch", { name: /Show windows on my screen/ }).uncheck();
+  await page.getByRole("radio", { name: /No screen/ }).check();
   await expect(file).not.toContainText("display");
   await page.getByLabel("Allow", { exact: true }).fill("not a host!");
   await expect(page.locator(".preview .failure")).toBeVisible();

@@ -131,6 +131,12 @@ const BrowserGuarded = "guarded"
 // BrowserVNC is the Browser of a run whose browser is in its own sandbox, on a display of its own.
 const BrowserVNC = "vnc"
 
+// Values of Run.Display.
+const (
+	DisplayWayland = "wayland" // the person's own screen
+	DisplayVNC     = "vnc"     // one of the sandbox's own, which can be watched (ViewDisplay)
+)
+
 // A Run is one life of one sandbox.
 type Run struct {
 	ID      string    `json:"id"`
@@ -140,9 +146,10 @@ type Run struct {
 	Turn    string    `json:"turn"` // "idle" or "working"
 	Since   time.Time `json:"since"`
 	Scopes  []Scope   `json:"scopes"`
-	Browser string    `json:"browser"`        // "wayland", BrowserVNC, "headless", BrowserGuarded or ""
-	Hosts   int       `json:"hosts"`          // how many allow rules there are
-	Asks    bool      `json:"asks,omitempty"` // a person is asked about hosts that no rule names
+	Browser string    `json:"browser"`           // "wayland", BrowserVNC, "headless", BrowserGuarded or ""
+	Display string    `json:"display,omitempty"` // what its windows are on; "" for none, and while it starts
+	Hosts   int       `json:"hosts"`             // how many allow rules there are
+	Asks    bool      `json:"asks,omitempty"`    // a person is asked about hosts that no rule names
 	// Providers are the addresses that the run reaches through the proxy with a key of the person's (D.9).
 	Providers []string `json:"providers"`
 	Notices   []string `json:"notices"` // what the person should know of this run

@@ -60,6 +60,7 @@ export function world(): World {
   add(makeSession("z1e4", "demo", "Open a page and take a picture", 3000, { continues: "", harness: "demo" }));
   bigEvents(w, add(makeSession("big1", "web", "Ten thousand events", 5000)));
   w.runs.set("r1", run("r1"));
+  w.runs.set("r2", { ...run("r2"), browser: "vnc", display: "vnc" });
   const browser: Approval = {
     id: "ap1", kind: "browser", run: "r1", agent: "web", session: "acp-k3f9", subject: "browser_click https://shop.example.org", text: "click “Place order” on shop.example.org",
     detail: "", scopes: ["once"], waiting: 1, asked: past(0), expires: new Date(Date.now() + 1_000_000).toISOString(),
@@ -183,10 +184,10 @@ export const verdicts: Verdict[] = [
 ];
 
 const agents = [
-  { name: "web", harness: "claude-code", description: "the shop, with a browser", file: "/home/ana/.config/handler/agents/web.toml", scopes: [], display: true },
-  { name: "docs", harness: "claude-code", description: "", file: "/home/ana/.config/handler/agents/docs.toml", scopes: [], display: false },
-  { name: "demo", harness: "demo", description: "a scripted agent, to try everything without an account", scopes: [], display: false },
-  { name: "claude-code", harness: "claude-code", description: "", scopes: [], display: false },
+  { name: "web", harness: "claude-code", description: "the shop, with a browser", file: "/home/ana/.config/handler/agents/web.toml", scopes: [], display: true, displayMode: "vnc" },
+  { name: "docs", harness: "claude-code", description: "", file: "/home/ana/.config/handler/agents/docs.toml", scopes: [], display: false, displayMode: "none" },
+  { name: "demo", harness: "demo", description: "a scripted agent, to try everything without an account", scopes: [], display: false, displayMode: "none" },
+  { name: "claude-code", harness: "claude-code", description: "", scopes: [], display: false, displayMode: "none" },
 ];
 
 export function fixed(path: string, method: string): unknown {
@@ -194,6 +195,8 @@ export function fixed(path: string, method: string): unknown {
   switch (path) {
     case "/v1/agents":
       return agents;
+    case "/v1/display":
+      return { sockets: [], problem: { message: "there is no Wayland socket in /run/user/1000", hint: "start a Wayland session, or name one with --wayland" } };
     case "/v1/artifacts":
       return { artifacts: [{ id: "art00001", run: "r1", session: "acp-k3f9", agent: "web", name: "cart.png", type: "image/png", bytes: 88_000, sha256: "", created: past(1), path: "/x" }], usage: { count: 1, maxCount: 2000, bytes: 88_000, maxBytes: 1_073_741_824 } };
     case "/v1/doctor":

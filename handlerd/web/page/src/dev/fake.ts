@@ -3,6 +3,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Plugin } from "vite";
 import * as data from "./data.ts";
+import * as screen from "./screen.ts";
 
 const started = Date.now();
 
@@ -13,6 +14,9 @@ export function fakeDaemon(): Plugin {
     apply: "serve",
     configureServer(server) {
       const world = data.world();
+      server.httpServer?.on("upgrade", (req, socket) => {
+        if (req.url?.startsWith("/api/v1/view")) screen.serve(req, socket);
+      });
       server.middlewares.use("/api", (req, res) => {
         void answer(world, req, res).catch((err: unknown) => json(res, 500, { kind: "failed", message: String(err) }));
       });
@@ -63,6 +67,10 @@ async function answer(w: data.World, req: IncomingMessage, res: ServerResponse):
   if (ap && ap[2]) return picture(res);
   if (ap && m === "POST") return json(res, 200, data.decide(w, ap[1]!, await body(req)));
   if (/^\/v1\/artifacts\/[^/]+$/.test(path) && m === "GET") return picture(res);
+  const seen = /^\/v1\/runs\/([^/]+)\/(view|still|takeover)$/.exec(path);
+  if (seen && m === "POST") return view(w, seen[1]!, seen[2]!, await body(req), res);
+  const oneRun = /^\/v1\/runs\/([^/]+)$/.exec(path);
+  if (oneRun && m === "GET" && w.runs.has(oneRun[1]!)) return json(res, 200, w.runs.get(oneRun[1]!));
   const fixed = data.fixed(path, m);
   if (fixed !== undefined) return json(res, 200, fixed);
   if (path === "/v1/verdicts") {
@@ -72,6 +80,18 @@ async function answer(w: data.World, req: IncomingMessage, res: ServerResponse):
   }
   if (path === "/v1/rules") return json(res, 200, { ...(await body(req)), runs: [] });
   json(res, 404, { kind: "not-found", message: `the API has no ${m} ${path}` });
+}
+
+let taken = false;
+
+function view(w: data.World, run: string, what: string, b: Record<string, unknown>, res: ServerResponse): void {
+  if (!w.runs.has(run)) return json(res, 404, { kind: "not-found", message: `there is no run ${run}`, hint: "handler ps" });
+  if (what === "view") return json(res, 200, screen.ticket(false, "The agent has this display to itself, and may show what it likes on it."));
+  if (what === "still") return json(res, 200, { id: "art00002", run, agent: "web", name: "display-101112.png", type: "image/png", bytes: 12_000, sha256: "", created: new Date().toISOString(), path: "/x" });
+  if (b["on"] !== true) return json(res, 200, { on: false, says: "The agent has its browser again." });
+  if (taken) return json(res, 403, { kind: "refused", message: "another page has taken this browser over since 2 min ago", hint: "give it back there, or close that page" });
+  taken = true;
+  json(res, 200, { on: true, idleSeconds: 1_800, says: "You have the browser of web; its browser tools are refused until you give it back.", ticket: screen.ticket(true, "", () => (taken = false)) });
 }
 
 function picture(res: ServerResponse): void {

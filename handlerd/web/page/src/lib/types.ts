@@ -124,7 +124,7 @@ export interface Run {
   memoryLimit: Limit;
   processes: number;
   processLimit: Limit;
-  display?: string;
+  display?: string; // "wayland", "vnc" or none
 }
 
 export interface Approval {
@@ -256,4 +256,30 @@ export interface Me {
   version: string;
   user: string;
   home: string;
+}
+
+// ViewRequest says what of a run is to be seen: the display that it has to itself, or the guarded browser.
+export interface ViewRequest {
+  what: "display" | "browser";
+}
+
+export interface ViewTicket {
+  ticket: string;
+  path: string;
+  expires: string;
+  viewOnly: boolean;
+  says: string;
+}
+
+export interface Takeover {
+  on: boolean;
+  ticket?: ViewTicket;
+  idleSeconds?: number;
+  says: string;
+}
+
+export interface DisplayState {
+  sockets?: { path: string; says: string; powers?: string[] | null }[] | null;
+  chosen?: string;
+  problem?: { message: string; hint?: string };
 }

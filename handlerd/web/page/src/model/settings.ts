@@ -7,7 +7,8 @@ export interface AgentInfo {
   harness?: string;
   description?: string;
   scopes?: string[] | null;
-  display?: boolean | string;
+  display?: boolean;
+  displayMode?: string; // "none", "wayland" or "vnc"
   file?: string; // none: a harness under its own name
   problem?: string;
 }
@@ -112,6 +113,9 @@ export interface Field {
 }
 
 const f = (path: string, label: string, kind: Field["kind"], about: string, more: Partial<Field> = {}): Field => ({ path: path.split("."), label, kind, about, ...more });
+
+// screenSize is that of a screen of the sandbox's own.
+export const screenSize: Field = f("display_size", "Its size", "text", "In pixels, WIDTHxHEIGHT, from 320x240 to 3840x2160.", { place: "1280x800" });
 
 // The plain fields of each part, in the order of the file.
 export const network: Field[] = [

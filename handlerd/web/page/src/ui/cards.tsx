@@ -72,7 +72,7 @@ function BrowserFacts({ a, b }: { a: Approval; b: BrowserApproval }) {
   const row = (name: string, values: ComponentChildren[]) => values.length === 0 ? null : <><dt>{name}</dt><dd>{values.map((v, i) => <div key={i}>{v}</div>)}</dd></>;
   return (
     <>
-      <h3>{b.visit ? "Open a site" : b.action}{b.elements?.[0] ? <> <q class="theirs">{b.elements[0].name || "without a name"}</q> <small>({b.elements[0].role})</small></> : null}</h3>
+      <h3 class="act">{b.visit ? "Open a site" : b.action}{b.elements?.[0] ? <> <q class="theirs">{b.elements[0].name || "without a name"}</q> <small>({b.elements[0].role})</small></> : null}</h3>
       <dl class="facts">
         {row("on", (b.pages ?? []).map(place))}
         {b.frame ? row("in the frame", [place(b.frame)]) : null}

@@ -11,7 +11,7 @@ export function AgentList() {
       {!agentsLoaded.value ? <Skeleton rows={4} /> : null}
       <div class="tiles">
         {own.map((a) => (
-          <a key={a.name} class="tile" data-stop href={`#/agents/of/${encodeURIComponent(a.name)}`}><b>{a.name}</b><small>{a.harness}{a.display ? " · shows windows" : ""}</small>{a.problem ? <small class="bad">{a.problem}</small> : null}{a.description ? <small>{a.description}</small> : null}</a>
+          <a key={a.name} class="tile" data-stop href={`#/agents/of/${encodeURIComponent(a.name)}`}><b>{a.name}</b><small>{a.harness}{a.displayMode === "vnc" ? " · a screen of its own" : a.display ? " · shows windows" : ""}</small>{a.problem ? <small class="bad">{a.problem}</small> : null}{a.description ? <small>{a.description}</small> : null}</a>
         ))}
       </div>
       {agentsLoaded.value && own.length === 0 ? <Empty title="No agents of yours yet"><p>An agent is a harness with its own folders, network rules, limits and secrets, kept as one file in ~/.config/handler/agents.</p></Empty> : null}

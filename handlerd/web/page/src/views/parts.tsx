@@ -1,9 +1,11 @@
 // The parts of the editor that are more than a line: display, folders, addons, servers, secrets.
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../lib/api.ts";
-import type { Image } from "../lib/types.ts";
-import { at, bind, bound, network, serverLimits, put, secretWays, type Dict, type Value } from "../model/settings.ts";
+import type { DisplayState, Image } from "../lib/types.ts";
+import { screenOf, settingOf } from "../model/display.ts";
+import { at, bind, bound, network, put, screenSize, serverLimits, secretWays, type Dict, type Value } from "../model/settings.ts";
 import { Icon, Switch } from "../ui/basics.tsx";
+import { ScreenChoice } from "../ui/display.tsx";
 import { One, Plain, type Form } from "./fields.tsx";
 
 export interface Harness { name: string; title?: string; version?: string; secrets?: string[] | null; providers?: { name: string; url: string }[] | null }
@@ -13,7 +15,6 @@ export interface Addon {
   secrets?: { name: string; description?: string; required?: boolean }[] | null;
 }
 export interface Preset { name: string; title?: string; rules?: string[] | null; note?: string }
-export interface DisplayState { sockets?: { path: string; says: string; powers?: string[] | null }[] | null; chosen?: string; problem?: { message: string; hint?: string } }
 
 // useFacts asks for what the editor offers; what cannot be had is left out, and can still be written by hand.
 export function useFacts() {
@@ -31,19 +32,15 @@ export function useFacts() {
 const list = (v: Value): Dict[] => (Array.isArray(v) ? (v as Dict[]) : []);
 const str = (v: Value): string => (typeof v === "string" ? v : "");
 
-// Display is "Show windows on my screen and paste images", with what that gives the sandbox on this compositor.
+// Display is the choice of a screen, with what each gives the sandbox on this compositor.
 export function Display({ form, state }: { form: Form; state: DisplayState | null }) {
-  const v = at(form.settings, ["display"]);
-  const on = v === true || v === "wayland";
-  const chosen = (state?.sockets ?? []).find((s) => s.path === state?.chosen);
+  const screen = screenOf(at(form.settings, ["display"]));
   return (
-    <fieldset><legend>Display</legend>
-      <Switch on={on} set={(x) => form.set(["display"], x ? true : undefined)} label="Show windows on my screen and paste images">
-        {chosen ? chosen.says : state?.problem ? `${state.problem.message}${state.problem.hint ? `; ${state.problem.hint}` : ""}.` : "The sandbox gets your compositor’s Wayland socket, and that alone; X11 is never shared."} Default: off, and its browser has no window.
-      </Switch>
-      {chosen && (chosen.powers ?? []).length > 0 ? <p class="notice warning">Besides windows, a sandbox could here: {(chosen.powers ?? []).join(", ")}.</p> : null}
-      <Switch on={at(form.settings, ["display_strict"]) === true} set={(x) => form.set(["display_strict"], x ? true : undefined)} label="Only where that gives nothing but windows">A run is refused where the compositor lets the sandbox do more. Default: off.</Switch>
-    </fieldset>
+    <>
+      <ScreenChoice value={screen} set={(s) => form.set(["display"], settingOf(s))} state={state} />
+      {screen === "vnc" ? <One form={form} f={screenSize} /> : null}
+      {screen === "wayland" ? <Switch on={at(form.settings, ["display_strict"]) === true} set={(x) => form.set(["display_strict"], x ? true : undefined)} label="Only where that gives nothing but windows">A run is refused where the compositor lets the sandbox do more. Default: off.</Switch> : null}
+    </>
   );
 }
 

@@ -4,12 +4,16 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { change } from "../lib/api.ts";
 import type { ContentBlock, Session } from "../lib/types.ts";
 import { Followed } from "../session.ts";
+import { agents } from "../agents.ts";
+import { asks, type Screen } from "../model/display.ts";
 import { count, money, tilde } from "../model/words.ts";
 import { approvalsOf, connection, dropSession, go, me, putSession, said, sessions } from "../state.ts";
 import { Dialog, Empty, Failure, Icon, Menu, Skeleton, State } from "../ui/basics.tsx";
 import { Composer } from "../ui/composer.tsx";
+import { NoScreen, ScreenMenu, useDisplay } from "../ui/display.tsx";
 import { Options } from "../ui/options.tsx";
 import { Log } from "./log.tsx";
+import { ownScreen } from "./new.tsx";
 import { Side } from "./side.tsx";
 
 const path = (id: string) => `/v1/sessions/${encodeURIComponent(id)}`;
@@ -160,11 +164,14 @@ function Conversation({ s, followed }: { s: Session; followed: Followed }) {
 function Bottom({ s, working, send, stop }: { s: Session; working: boolean; send: (c: ContentBlock[]) => Promise<void>; stop: () => Promise<void> }) {
   const [err, setErr] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
+  const own = ownScreen(agents.value.find((a) => a.name === s.agent));
+  const [wanted, setWanted] = useState<Screen | null>(null);
+  const screen = wanted ?? own;
   const resume = async () => {
     setBusy(true);
     setErr(null);
     try {
-      putSession(await change<Session>("POST", path(s.id) + "/continue", {}));
+      putSession(await change<Session>("POST", path(s.id) + "/continue", { ...asks(screen, own), wayland: {}, limits: {} }));
     } catch (e) {
       setErr(e);
     }
@@ -186,11 +193,19 @@ function Bottom({ s, working, send, stop }: { s: Session; working: boolean; send
       {s.continues === "" ? (
         <p>This session has ended, and {s.harness} cannot take one up again. <a href={`#/new?agent=${encodeURIComponent(s.agent)}`}>Start a new one with {s.agent}</a></p>
       ) : (
-        <p class="row"><span>This session has ended. A fresh sandbox takes it up where it was.</span><button class="primary" disabled={busy} onClick={() => void resume()}>{busy ? "Starting…" : "Continue"}</button></p>
+        <>
+          <p class="row"><span>This session has ended. A fresh sandbox takes it up where it was.</span><span class="row"><ScreenMenu value={screen} set={setWanted} own={own} /><button class="primary" disabled={busy} onClick={() => void resume()}>{busy ? "Starting…" : "Continue"}</button></span></p>
+          {screen === "wayland" ? <OwnScreen set={setWanted} /> : null}
+        </>
       )}
       {err ? <Failure err={err} title="It could not be continued" /> : null}
     </div>
   );
+}
+
+// OwnScreen says where the person's own screen cannot be had, and offers the other.
+function OwnScreen({ set }: { set: (s: Screen) => void }) {
+  return <NoScreen value="wayland" set={set} state={useDisplay()} />;
 }
 
 function UsageLine({ s }: { s: Session }) {
