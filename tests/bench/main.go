@@ -75,6 +75,7 @@ func groups() []group {
 		{"start", measureStart},
 		{"memory", measureMemory},
 		{"life", measureLife},
+		{"stream", measureStream},
 		{"browser", measureBrowser},
 		{"gateway", measureGateway},
 		{"demo", measureDemo},

@@ -21,7 +21,7 @@ const rolePrefix = "role:"
 
 func roles() map[string]func(args []string) error {
 	return map[string]func([]string) error{
-		"agent": agentRole, "hop": hopRole, "mcp": mcpRole, "answer": answerRole, "origin": originRole, "proxy": proxyRole,
+		"agent": agentRole, "hop": hopRole, "mcp": mcpRole, "answer": answerRole, "origin": originRole, "proxy": proxyRole, "stream": streamRole,
 	}
 }
 
