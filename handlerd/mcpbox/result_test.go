@@ -21,6 +21,8 @@ func TestReadResult(t *testing.T) {
 		`{"content":[{"type":"resource","resource":{"uri":"file:///a","blob":"AAAA"}}]}`,
 		`{"content":[],"structuredContent":{"a":[1,{"b":null}]}}`,
 		`{"content":[],"structuredContent":null,"other":1}`,
+		`{"Content":[{"type":"text","text":"half a pair \\ud83d, a key in another case"}],"isError":null}`,
+		`{"content":[{"Type":"text","text":"x"},{"type":"text","text":"` + "\xff" + `"},{"type":"text","text":"last","text":"twice"}]}`,
 	} {
 		message := json.RawMessage(raw)
 		theirs, err := mcp.ParseCallToolResult(&message)

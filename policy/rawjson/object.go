@@ -1,6 +1,7 @@
 package rawjson
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,10 +203,13 @@ func unescape(raw []byte) (out string, at int) {
 	var to strings.Builder
 	to.Grow(len(raw))
 	for i := 0; i < len(raw); {
-		if raw[i] != '\\' {
-			to.WriteByte(raw[i])
-			i++
-			continue
+		switch n := bytes.IndexByte(raw[i:], '\\'); {
+		case n < 0:
+			to.Write(raw[i:])
+			return to.String(), -1
+		case n > 0:
+			to.Write(raw[i : i+n])
+			i += n
 		}
 		if raw[i+1] != 'u' {
 			to.WriteByte(plain(raw[i+1]))
