@@ -40,13 +40,13 @@ type recorder struct {
 
 // A recorded session is one that is open in the run.
 type recorded struct {
-	id        string // of the history
-	begun     bool   // the agent has said that it is open, or it is new
-	replay    bool   // what comes is told again: it is there already
-	fresh     bool   // it was not known before
-	spoken    bool   // the agent has told of a message in it
-	turns     int    // under way
-	questions map[string]bool
+	id        string            // of the history
+	begun     bool              // the agent has said that it is open, or it is new
+	replay    bool              // what comes is told again: it is there already
+	fresh     bool              // it was not known before
+	spoken    bool              // the agent has told of a message in it
+	turns     int               // under way
+	questions map[string]string // those that are open, and who is about to answer them
 }
 
 // An awaited is a request of the client's that is not answered yet.
@@ -144,7 +144,7 @@ func (c *recorder) loading(session string) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if c.open[session] == nil {
-				c.open[session] = &recorded{id: id, questions: map[string]bool{}}
+				c.open[session] = &recorded{id: id, questions: map[string]string{}}
 			}
 			c.open[session].replay = true
 			return
@@ -169,7 +169,7 @@ func (c *recorder) begin(ctx context.Context, session string, v types.Session) {
 	c.mu.Lock()
 	s := c.open[session]
 	if s == nil || s.id != kept.ID {
-		s = &recorded{id: kept.ID, fresh: !known, questions: map[string]bool{}}
+		s = &recorded{id: kept.ID, fresh: !known, questions: map[string]string{}}
 	}
 	begun := s.begun
 	s.begun, s.replay = true, false

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"time"
@@ -69,7 +70,7 @@ func (c *recorder) question(m acp.Carried) {
 	}
 	id := types.QuestionID(c.r.id, m.ID)
 	c.mu.Lock()
-	s.questions[id] = true
+	s.questions[id] = ""
 	n := len(s.questions)
 	c.mu.Unlock()
 	ours := c.client == types.ClientPage
@@ -81,13 +82,29 @@ func (c *recorder) question(m acp.Carried) {
 	}
 }
 
+// AnsweredBy says who is about to answer a question of the agent's, such as "handler attach"; the history has it. Without, it is
+// the page or another client.
+func (r *Run) AnsweredBy(question, by string) {
+	c := r.recorder
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.open {
+		if _, waits := s.questions[question]; waits {
+			s.questions[question] = cut(by, maxAnsweredBy)
+		}
+	}
+}
+
+// maxAnsweredBy bounds the name of who answered, in bytes.
+const maxAnsweredBy = 100
+
 // answered records how it was answered.
 func (c *recorder) answered(m acp.Carried) {
 	id := types.QuestionID(c.r.id, m.ID)
 	c.mu.Lock()
 	var s *recorded
 	for _, open := range c.open {
-		if open.questions[id] {
+		if _, waits := open.questions[id]; waits {
 			s = open
 		}
 	}
@@ -95,16 +112,17 @@ func (c *recorder) answered(m acp.Carried) {
 		c.mu.Unlock()
 		return
 	}
+	by := s.questions[id]
 	delete(s.questions, id)
 	n := len(s.questions)
 	c.mu.Unlock()
-	data := types.EventAnsweredData{ID: id, By: m.By}
+	data := types.EventAnsweredData{ID: id, By: cmp.Or(m.By, by)}
 	switch {
-	case m.By == "" && c.client == types.ClientPage && m.Failed:
+	case data.By == "" && c.client == types.ClientPage && m.Failed:
 		data.By = "Handler" // the page gives no errors: it was withdrawn, or is none that a person could answer
-	case m.By == "" && c.client == types.ClientPage:
+	case data.By == "" && c.client == types.ClientPage:
 		data.By = "the page"
-	case m.By == "":
+	case data.By == "":
 		data.By = "client"
 	}
 	if !m.Failed && len(m.Body) > 0 {

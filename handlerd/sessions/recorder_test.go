@@ -201,6 +201,8 @@ func TestRecorder(t *testing.T) {
 	if v := get(); v.Questions != 1 {
 		t.Errorf("%d questions wait", v.Questions)
 	}
+	r.AnsweredBy("another", "nobody")
+	r.AnsweredBy(types.QuestionID(r.id, json.RawMessage(`"q"`)), "handler attach"+strings.Repeat("!", 200))
 	say(c, acp.Client, acp.Response, "session/request_permission", "s", `"q"`, `{"outcome":{"outcome":"cancelled"}}`)
 	for kind, fields := range map[string]string{
 		"available_commands_update": `"availableCommands":[{"name":"x"}]`, "current_mode_update": `"currentModeId":"b"`, "session_info_update": `"title":"T"`, "usage_update": `"used":1,"size":2`,
@@ -237,7 +239,7 @@ func TestRecorder(t *testing.T) {
 	if !prompt.Cut || !strings.Contains(string(prompt.Content), `"data":"artifact:"`) {
 		t.Errorf("the prompt: %s", prompt.Content)
 	}
-	if want := types.QuestionID(r.id, json.RawMessage(`"q"`)); question.ID != want || answered.ID != want || !question.Ours || string(question.Params) != `{"toolCall":{"toolCallId":"t"},"options":[]}` || answered.By != "the page" {
+	if want := types.QuestionID(r.id, json.RawMessage(`"q"`)); question.ID != want || answered.ID != want || !question.Ours || string(question.Params) != `{"toolCall":{"toolCallId":"t"},"options":[]}` || !strings.HasPrefix(answered.By, "handler attach!") || len(answered.By) > 120 {
 		t.Errorf("%+v, %+v", question, answered)
 	}
 }

@@ -331,12 +331,12 @@ func TestMemoryLimitReachesTheClient(t *testing.T) {
 func TestIdleRunEnds(t *testing.T) {
 	w := newWorld(t, fake.Options{}, map[string]string{"web": plain + "[limits]\nidle = \"1s\"\n"})
 	r, err := w.start(t, "web")
-	if err != nil {
-		t.Fatal(err)
+	if err == nil { // else the start took longer than that: a slow machine
+		_, done := join(t, r)
+		err = <-done
 	}
-	_, done := join(t, r)
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "idle limit") || !strings.Contains(err.Error(), "--idle") {
-		t.Errorf("Serve: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "idle limit") || !strings.Contains(err.Error(), "--idle") {
+		t.Errorf("the run ended with %v", err)
 	}
 	w.nothingLeft(t)
 }

@@ -19,6 +19,7 @@ type conversation struct {
 	t     *Talk
 	id    string // the session's; "" until it has begun
 	run   string
+	of    Run // the run itself
 	agent string
 	peer  *jsonrpc.Peer
 	init  jsonrpc.InitializeResult

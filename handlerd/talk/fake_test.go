@@ -132,6 +132,7 @@ type agent struct {
 	last types.RunRequest
 	init jsonrpc.InitializeParams
 
+	by       []string // who answered
 	noLoad   bool
 	wantAuth string // "new" or "prompt"
 	broken   error  // what Start gives
@@ -160,6 +161,12 @@ type run struct {
 
 func (r *run) ID() string { return r.id }
 func (r *run) Abort()     { r.aborted = true }
+
+func (r *run) AnsweredBy(_, by string) {
+	r.a.mu.Lock()
+	defer r.a.mu.Unlock()
+	r.a.by = append(r.a.by, by)
+}
 
 func (r *run) Serve(ctx context.Context, client net.Conn) error {
 	ctx, r.crash = context.WithCancelCause(ctx)

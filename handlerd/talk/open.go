@@ -158,7 +158,7 @@ func (t *Talk) opened(ctx context.Context, c *conversation) (types.Session, erro
 // join makes the conversation of a run, whose other end runs until the run has ended.
 func (t *Talk) join(run Run, agent string) (*conversation, error) {
 	ours, theirs := net.Pipe()
-	c := &conversation{t: t, run: run.ID(), agent: agent, questions: map[string]*question{}, asked: make(chan struct{}), over: make(chan struct{})}
+	c := &conversation{t: t, run: run.ID(), of: run, agent: agent, questions: map[string]*question{}, asked: make(chan struct{}), over: make(chan struct{})}
 	done := t.opts.Busy()
 	c.peer = jsonrpc.New(context.Background(), ours, jsonrpc.Options{
 		Handler: c.handle, Garbage: func([]byte, *jsonrpc.Error) {}, MaxServing: MaxQuestions, Logger: t.log.With("run", c.run),

@@ -134,6 +134,9 @@ func (t *Talk) Answer(ctx context.Context, id string, a types.QuestionAnswer) er
 		return err
 	}
 	delete(c.questions, a.ID) // one answer a question
+	if a.By != "" {
+		c.of.AnsweredBy(a.ID, a.By)
+	}
 	q.answer <- answer
 	t.log.Debug("a question was answered", "session", s.ID, "run", c.run, "by", clip(a.By))
 	return nil

@@ -30,6 +30,8 @@ type Run interface {
 	Serve(ctx context.Context, client net.Conn) error
 	// Abort ends the run without a client.
 	Abort()
+	// AnsweredBy says who is about to answer a question of the agent's, by the question's id; "" says nothing.
+	AnsweredBy(question, by string)
 }
 
 // History is what is kept of sessions (handlerd/history). Errors are *fault.Fault.

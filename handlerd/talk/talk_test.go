@@ -129,9 +129,14 @@ func TestPermission(t *testing.T) {
 	if n, _ := tk.Live(s.ID); n != 1 {
 		t.Errorf("%d questions wait", n)
 	}
-	if err := tk.Answer(t.Context(), s.ID, types.QuestionAnswer{ID: q.ID, Option: "yes"}); err != nil {
+	if err := tk.Answer(t.Context(), s.ID, types.QuestionAnswer{ID: q.ID, Option: "yes", By: "a test"}); err != nil {
 		t.Fatal(err)
 	}
+	a.mu.Lock()
+	if len(a.by) != 1 || a.by[0] != "a test" {
+		t.Errorf("answered by %q", a.by)
+	}
+	a.mu.Unlock()
 	answered(t, a, s.ID, e.Seq, `"optionId":"yes"`)
 	want(t, tk.Answer(t.Context(), s.ID, types.QuestionAnswer{ID: q.ID, Option: "yes"}), fault.NotFound, "not open")
 }

@@ -179,7 +179,7 @@ type QuestionAnswer struct {
 	Option  string          `json:"option,omitempty"`  // of a permission request; of an elicitation OptionDecline
 	Cancel  bool            `json:"cancel,omitempty"`  // neither yes nor no
 	Content json.RawMessage `json:"content,omitempty"` // of an elicitation that is accepted
-	By      string          `json:"by,omitempty"`      // for the audit: "the page"
+	By      string          `json:"by,omitempty"`      // for the history: "the page", "handler attach"; at most 100 bytes are kept
 }
 
 // OptionDecline is the QuestionAnswer.Option that says no to an elicitation.
