@@ -29,11 +29,10 @@ func (s *Server) feed(w http.ResponseWriter, r *http.Request) {
 		defer s.beThere(r.Context())()
 	}
 	out := newEvents(w, acceptsEvents(r))
-	end := func() {}
-	defer func() { end() }()
+	defer out.end()
 	err := s.opts.Feed.Follow(r.Context(), func(changes []types.Change) error {
 		if len(changes) == 0 {
-			end = out.live()
+			out.live()
 			return nil
 		}
 		return send(out, changes, func(types.Change) string { return "" })

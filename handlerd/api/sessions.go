@@ -151,7 +151,8 @@ func (s *Server) sessionEvents(w http.ResponseWriter, r *http.Request) error {
 	if query.Get("follow") != "1" {
 		return s.allEvents(r.Context(), out, found, after)
 	}
-	defer out.live()()
+	defer out.end()
+	out.live()
 	err = s.opts.History.Follow(r.Context(), found.ID, after, out.events)
 	if err != nil && !out.begun {
 		return err
@@ -198,6 +199,9 @@ type eventStream struct {
 	sse   bool
 	begun bool
 	buf   []byte // protected by mu
+
+	stop    chan struct{} // ends ticking; nil while nothing ticks
+	ticking sync.WaitGroup
 }
 
 func newEvents(w http.ResponseWriter, sse bool) *eventStream {
@@ -224,26 +228,37 @@ func (s *eventStream) head() {
 	}
 }
 
-// live begins the stream and has it say every now and then that it lives, until the function that it gives is called.
-func (s *eventStream) live() (end func()) {
+// live begins the stream and has it say every now and then that it lives, until end. It may be called again.
+func (s *eventStream) live() {
 	_ = s.begin() // who is gone is noticed with the first event
-	stop := make(chan struct{})
-	var ticking sync.WaitGroup
-	if s.sse {
-		ticking.Go(func() {
-			tick := time.NewTicker(keepAlive)
-			defer tick.Stop()
-			for {
-				select {
-				case <-tick.C:
-					_ = s.write([]byte(": live\n\n"))
-				case <-stop:
-					return
-				}
-			}
-		})
+	if !s.sse || s.stop != nil {
+		return
 	}
-	return func() { close(stop); ticking.Wait() }
+	stop := make(chan struct{})
+	s.stop = stop
+	s.ticking.Go(func() {
+		tick := time.NewTicker(keepAlive)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				_ = s.write([]byte(": live\n\n"))
+			case <-stop:
+				return
+			}
+		}
+	})
+}
+
+// end ends what live began. It comes before the handler's return: a stream that is written to after it takes the whole
+// daemon along.
+func (s *eventStream) end() {
+	if s.stop == nil {
+		return
+	}
+	close(s.stop)
+	s.ticking.Wait()
+	s.stop = nil
 }
 
 func (s *eventStream) write(data []byte) error {

@@ -83,7 +83,8 @@ func (w *watcher) add(c types.Change, about string) {
 	}
 }
 
-// Follow calls each with what is new, a few at a time and at most ten times a second, until ctx is done or each fails. A
+// Follow calls each once with nothing, when it misses nothing from there on, and then with what is new, a few at a time and
+// at most ten times a second, until ctx is done or each fails. A
 // session, a run or an approval is in it as it was when it changed last. Errors: ctx's, each's, ErrSlow, and a *fault.Fault
 // where too many follow already.
 func (f *Feed) Follow(ctx context.Context, each func([]types.Change) error) error {
@@ -116,6 +117,9 @@ func (f *Feed) Follow(ctx context.Context, each func([]types.Change) error) erro
 		f.mu.Unlock()
 		if slow {
 			return ErrSlow
+		}
+		if len(changes) == 0 {
+			continue // they were taken with those before, after a waking that came in between
 		}
 		if err := each(changes); err != nil {
 			return err

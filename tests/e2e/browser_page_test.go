@@ -19,10 +19,6 @@ const pageLimit = 5 * time.Minute
 // TestPage drives the page of a real daemon in a real Chromium, by Playwright's test runner.
 // It comes before the scripts that spoil the configuration on purpose (files run in the order of their names).
 func TestPage(t *testing.T) {
-	if os.Getenv("HANDLER_TEST_PAGE") == "" {
-		// It passed by itself and up to its tenth step behind the other scripts, whose leftovers make a view of the page fail.
-		t.Skip("the page is driven with HANDLER_TEST_PAGE=1 only, until it is independent of what other scripts leave")
-	}
 	if testing.Short() {
 		t.Skip("end-to-end scripts need the real thing; run: make test")
 	}
@@ -70,5 +66,9 @@ func cmdPage(ts *testscript.TestScript, neg bool, args []string, modules string)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()
 	ts.Logf("%s", out.String())
+	if err != nil {
+		log, _ := os.ReadFile(filepath.Join(the.state, "handlerd.log"))
+		ts.Logf("the daemon's log ends:\n%s", log[max(0, len(log)-8<<10):])
+	}
 	ts.Check(err)
 }

@@ -49,6 +49,11 @@ test.afterAll(async () => {
   }
 });
 
+// What the page showed says why a step failed.
+test.afterEach(async ({}, info) => {
+  if (info.status !== info.expectedStatus) console.log("the page says:\n" + (await page.locator("body").innerText()));
+});
+
 async function picture(name: string): Promise<void> {
   if (!pictures) return;
   mkdirSync(pictures, { recursive: true });
@@ -165,7 +170,7 @@ test("a picture opens large, and the file can be had by range", async () => {
 
 test("a host that no rule names is asked about, refused by the keyboard, and allowed once", async () => {
   const asked = page.locator(".log [data-card]").filter({ hasText: "Handler asks" });
-  const own = log().locator("[data-card] [data-allow]:enabled");
+  const own = log().locator("[data-card]").filter({ hasNotText: "Handler asks" }).locator("[data-allow]:enabled");
   await say("fetch http://unknown.example:8080/one");
   await expect(async () => {
     if (!(await asked.isVisible()) && (await own.first().isVisible())) await own.first().click({ timeout: 1_000 }).catch(() => {});
@@ -266,7 +271,7 @@ test("at 360 px and in the dark it is all there", async () => {
 test("a session of a terminal is watched live", async () => {
   const child = spawn(handler, ["run", agent, "--yes", "say hello from a terminal then wait 3 seconds"], { cwd: folder, stdio: "ignore" });
   await page.goto(origin + "/#/s");
-  await page.locator(".session-row a", { hasText: "terminal" }).first().click();
+  await page.locator(".session-row a", { hasText: "hello from a terminal" }).first().click();
   await expect(log()).toContainText("hello from a terminal");
   await new Promise((done) => child.once("exit", done));
   await expect(page.getByRole("button", { name: "Continue" })).toBeVisible();
