@@ -49,7 +49,11 @@ func (u *use) waiting(ctx context.Context, kind string) (urls []string, text str
 	var modal *modalError
 	switch {
 	case err == nil:
-		return nil, "", refuse("F.1", "the page waits for no "+kind, "Read it with browser_snapshot")
+		hint := "Read it with browser_snapshot"
+		if kind != "dialog" {
+			hint += ", click what chooses a file, and call this then"
+		}
+		return nil, "", refuse("F.1", "the page waits for no "+kind, hint)
 	case !errors.As(err, &modal):
 		return nil, "", err
 	case (kind == "dialog") == modal.files():

@@ -150,7 +150,7 @@ func TestUpload(t *testing.T) {
 		}
 		return os.Open(p)
 	}
-	r.refused("browser_file_upload", `{}`, "waits for no file chooser")
+	r.refused("browser_file_upload", `{}`, "waits for no file chooser", "click what chooses a file")
 	w.change(func(w *fakeWorker) {
 		w.modal = "- [File chooser]: can be handled by browser_file_upload"
 		w.on["browser_file_upload"] = func(w *fakeWorker, _ string) *mcp.CallToolResult { w.modal = ""; return nil }

@@ -156,6 +156,10 @@ func TestNavigate(t *testing.T) {
 		t.Error("a host that the rules allow was asked about")
 	}
 	r.refused("browser_navigate", `{"url":"http://a.example.org/none"}`, "ERR_TUNNEL", "network rules")
+	r.setPolicy(func(p *Policy) { p.Rules = allow("nowhere.example.org") })
+	r.names["nowhere.example.org"] = []netip.Addr{}
+	r.refused("browser_navigate", `{"url":"http://nowhere.example.org/none"}`, "nowhere.example.org has no address: the name is wrong", "!network rules")
+	r.setPolicy(func(p *Policy) { p.Rules = allow("a.example.org") })
 	deny, err := policy.ParseRule(policy.KindDeny, "shop.example.org", "HANDLER_BROWSER_DENIED_HOSTS")
 	if err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func (u *use) goTo(ctx context.Context, raw string, going func(context.Context) 
 	}
 	u.collect(ctx)
 	if got.failed != "" {
-		return refuse("F.1", "the page could not be opened: "+shorten(firstLine(u.s.mask(got.failed)), 300), u.loadHint(got.failed, u.s.place(raw)))
+		return refuse("F.1", "the page could not be opened: "+shorten(firstLine(u.s.mask(got.failed)), 300), u.loadHint(ctx, got.failed, u.s.place(raw)))
 	}
 	return nil
 }
@@ -84,12 +84,14 @@ func firstLine(s string) string {
 }
 
 // loadHint says what a browser's network error at a place means here.
-func (u *use) loadHint(failed string, p place) string {
-	if found, ok := u.s.lookups[p.host]; ok && len(found.addrs) == 0 {
-		return p.host + " has no address: the name is wrong, or your person's machine resolves no names at this time"
-	}
+func (u *use) loadHint(ctx context.Context, failed string, p place) string {
 	switch {
 	case strings.Contains(failed, "ERR_TUNNEL_CONNECTION_FAILED"), strings.Contains(failed, "ERR_BLOCKED"):
+		if _, err := netip.ParseAddr(p.host); err != nil && p.kind == placeWeb {
+			if found, err := u.s.lookup(ctx, p.host); err == nil && len(found.addrs) == 0 {
+				return p.host + " has no address: the name is wrong, or your person's machine resolves no names at this time"
+			}
+		}
 		return "The network rules do not let it through, or the host does not answer"
 	case strings.Contains(failed, "ERR_PROXY_CONNECTION_FAILED"):
 		return "The browser's network is cut; try again"
