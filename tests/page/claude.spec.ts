@@ -84,6 +84,17 @@ test("its mode is set, and holds", async () => {
   await expect(log(page).locator(".tool .diff tr.add").last()).toContainText("Your basket");
 });
 
+test("what it asks in a form is answered", async () => {
+  await say(page, "Ask me, please.");
+  const form = card().filter({ hasText: "Please answer" }).first();
+  await expect(form).toBeVisible({ timeout: 60_000 });
+  await form.getByLabel(/^Colour/).selectOption("Blue");
+  await form.getByRole("group", { name: /^Sizes/ }).getByLabel("Large").check();
+  await picture(page, "page-form");
+  await press(form.getByRole("button", { name: "Answer", exact: true }));
+  await expect(log(page)).toContainText("Thank you.", { timeout: 60_000 });
+});
+
 test("it is stopped in the middle of a call", async () => {
   await say(page, "Wait for what never comes.");
   const tool = log(page).locator(".tool").filter({ hasText: "until [ -e never ]" });

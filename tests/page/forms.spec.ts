@@ -33,9 +33,13 @@ test("a form is filled in, and what does not fit is not sent", async () => {
   await card().getByLabel("Size").selectOption({ label: "Large" });
   await card().getByLabel("constructor").fill("odd");
   await card().getByLabel("As a gift").check();
-  await expect(card().getByLabel("Colours")).toHaveCount(0); // of a type that nobody here can ask for
+  await expect(card()).not.toContainText("Nothing"); // of a type that nobody here can ask for
+  const colours = card().getByRole("group", { name: /^Colours/ });
+  await colours.getByLabel("Blue").check();
+  await colours.getByLabel("Red").check();
+  await expect(colours.getByLabel("Green")).toBeDisabled(); // two at most
   await press(answer);
-  await told('"id":"f1","result":{"action":"accept","content":{"name":"Ada & Co","count":3,"size":"l","constructor":"odd","gift":true}');
+  await told('"id":"f1","result":{"action":"accept","content":{"name":"Ada & Co","count":3,"size":"l","constructor":"odd","gift":true,"colours":["red","blue"]}');
 });
 
 test("another is declined, and one is left without an answer", async () => {

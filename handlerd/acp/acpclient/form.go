@@ -1,6 +1,7 @@
 package acpclient
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type Field struct {
 	Name     string `json:"-"`
 	Required bool   `json:"-"`
 
-	Type        string          `json:"type"` // "string", "boolean", "number" or "integer"
+	Type        string          `json:"type"` // "string", "boolean", "number", "integer", or "array" of some of its choices
 	Title       string          `json:"title"`
 	Description string          `json:"description"`
 	Enum        []string        `json:"enum"`
@@ -37,12 +38,23 @@ type Field struct {
 	MaxLength   int             `json:"maxLength"`
 	Minimum     *float64        `json:"minimum"`
 	Maximum     *float64        `json:"maximum"`
+	Items       Items           `json:"items"` // of an array
+	MinItems    int             `json:"minItems"`
+	MaxItems    int             `json:"maxItems"`
 }
 
-// A Constant is one value that a field may have, and its name.
+// Items are what an array is chosen from.
+type Items struct {
+	Enum  []string   `json:"enum"`
+	AnyOf []Constant `json:"anyOf"`
+	OneOf []Constant `json:"oneOf"`
+}
+
+// A Constant is one value that a field may have, its name, and what is said of it.
 type Constant struct {
-	Const string `json:"const"`
-	Title string `json:"title"`
+	Const       string `json:"const"`
+	Title       string `json:"title"`
+	Description string `json:"description"`
 }
 
 // ParseForm reads the fields of an elicitation's schema in the order in which it names them. A field of a type that
@@ -73,13 +85,11 @@ func ParseForm(schema json.RawMessage) ([]Field, error) {
 			return nil, fmt.Errorf("field %q of the form: %w", clip(m.Name), err)
 		}
 		f.Required = slices.Contains(s.Required, f.Name)
-		switch f.Type {
-		case "string", "boolean", "number", "integer":
+		switch {
+		case f.known():
 			fields = append(fields, f)
-		default:
-			if f.Required {
-				return nil, fmt.Errorf("field %q of the form has type %q, which cannot be asked for here", f.Name, clip(f.Type))
-			}
+		case f.Required:
+			return nil, fmt.Errorf("field %q of the form has type %q, which cannot be asked for here", f.Name, clip(f.Type))
 		}
 		if len(fields) > MaxFields {
 			return nil, fmt.Errorf("the form has more than %d fields", MaxFields)
@@ -94,17 +104,32 @@ func parseField(schema []byte, m rawjson.Member) (Field, error) {
 	if m.Name == "" || len(m.Name) > maxFieldName {
 		return f, fmt.Errorf("a name has 1 to %d bytes", maxFieldName)
 	}
-	_, err := object(schema, m.Value, "type", "title", "description", "enum", "enumNames", "oneOf", "default", "minLength", "maxLength", "minimum", "maximum")
+	o, err := object(schema, m.Value, "type", "title", "description", "enum", "enumNames", "oneOf", "default", "minLength", "maxLength", "minimum",
+		"maximum", "items", "minItems", "maxItems")
+	if items := o.Get("items"); err == nil && items.Present() {
+		_, err = object(schema, items, "type", "enum", "anyOf", "oneOf")
+	}
 	if err == nil {
 		err = json.Unmarshal(m.Value.Of(schema), &f)
 	}
 	if err != nil {
 		return f, err
 	}
-	if values, _ := f.Choices(); len(values) > MaxChoices {
+	if len(f.Choices()) > MaxChoices {
 		return f, fmt.Errorf("it has more than %d values to choose from", MaxChoices)
 	}
 	return f, nil
+}
+
+// known tells whether a person can be asked for the field.
+func (f Field) known() bool {
+	switch f.Type {
+	case "string", "boolean", "number", "integer":
+		return true
+	case "array":
+		return len(f.Choices()) > 0
+	}
+	return false
 }
 
 // object reads the object at s of b, whose keys are known but for those that look like none of them.
@@ -128,18 +153,49 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:maxFieldName], "") + "…"
 }
 
-// Choices gives the values that the field is chosen from, and a name for each; none where it is free.
-func (f Field) Choices() (values, names []string) {
-	for _, c := range f.OneOf {
-		values, names = append(values, c.Const), append(names, c.Title)
+// Choices gives the values that the field is chosen from, each with a name; none where it is free.
+func (f Field) Choices() []Constant {
+	constants, enum, names := f.OneOf, f.Enum, f.EnumNames
+	if f.Type == "array" {
+		constants, enum, names = append(slices.Clone(f.Items.AnyOf), f.Items.OneOf...), f.Items.Enum, nil
 	}
-	if values == nil {
-		values, names = f.Enum, slices.Clone(f.EnumNames)
+	all := slices.Clone(constants)
+	if len(all) == 0 {
+		for i, value := range enum {
+			all = append(all, Constant{Const: value})
+			if i < len(names) {
+				all[i].Title = names[i]
+			}
+		}
 	}
-	for len(names) < len(values) {
-		names = append(names, values[len(names)])
+	for i := range all {
+		all[i].Title = cmp.Or(all[i].Title, all[i].Const)
 	}
-	return values, names
+	return all
+}
+
+// chosen tells whether a value is one of the choices.
+func (f Field) chosen(value string) bool {
+	return slices.ContainsFunc(f.Choices(), func(c Constant) bool { return c.Const == value })
+}
+
+// CheckList says whether the field takes these values together.
+func (f Field) CheckList(values []string) error {
+	for i, v := range values {
+		if !f.chosen(v) {
+			return errors.New("one is none of the values to choose from")
+		}
+		if slices.Contains(values[:i], v) {
+			return errors.New("one is chosen twice")
+		}
+	}
+	switch n := len(values); {
+	case n < f.MinItems:
+		return fmt.Errorf("at least %d have to be chosen", f.MinItems)
+	case f.MaxItems > 0 && n > f.MaxItems:
+		return fmt.Errorf("at most %d can be chosen", f.MaxItems)
+	}
+	return nil
 }
 
 // CheckText says whether a text is as long as the field wants it.
@@ -179,17 +235,23 @@ func (f Field) check(raw json.RawMessage) error {
 		if f.Type != "string" {
 			break
 		}
-		if values, _ := f.Choices(); len(values) > 0 {
-			if !slices.Contains(values, v) {
-				return errors.New("it is none of the values to choose from")
-			}
-			return nil
+		switch {
+		case len(f.Choices()) == 0:
+			return f.CheckText(v)
+		case !f.chosen(v):
+			return errors.New("it is none of the values to choose from")
 		}
-		return f.CheckText(v)
+		return nil
 	case bool:
 		if f.Type == "boolean" {
 			return nil
 		}
+	case []any:
+		var values []string
+		if f.Type != "array" || json.Unmarshal(raw, &values) != nil {
+			break
+		}
+		return f.CheckList(values)
 	case float64:
 		if f.Type == "number" || f.Type == "integer" {
 			return f.CheckNumber(v)

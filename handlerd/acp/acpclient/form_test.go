@@ -25,9 +25,44 @@ func TestParseForm(t *testing.T) {
 	if diff := cmp.Diff([]string{"ntrue", "bfalse", "sfalse", "__proto__false"}, names); diff != "" {
 		t.Error(diff)
 	}
-	values, _ := fields[2].Choices()
-	if diff := cmp.Diff([]string{"a", "b"}, values); diff != "" {
+	if diff := cmp.Diff([]acpclient.Constant{{Const: "a", Title: "A"}, {Const: "b", Title: "b"}}, fields[2].Choices()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestChoices: some of several values, in the shape in which Claude Code's agent asks for them.
+func TestChoices(t *testing.T) {
+	schema := json.RawMessage(`{"type":"object","required":["many"],"properties":{
+		"many":{"type":"array","title":"Sizes","minItems":1,"maxItems":2,"items":{"anyOf":[{"const":"S","title":"small","description":"cheap"},{"const":"L"},{"const":"XL"}]}},
+		"plain":{"type":"array","items":{"type":"string","enum":["a","b"]}},"open":{"type":"array","items":{"type":"string"}}}}`)
+	fields, err := acpclient.ParseForm(schema)
+	if err != nil || len(fields) != 2 {
+		t.Fatalf("%d fields, %v", len(fields), err)
+	}
+	want := []acpclient.Constant{{Const: "S", Title: "small", Description: "cheap"}, {Const: "L", Title: "L"}, {Const: "XL", Title: "XL"}}
+	if diff := cmp.Diff(want, fields[0].Choices()); diff != "" {
+		t.Error(diff)
+	}
+	for content, want := range map[string]string{
+		`{"many":["S","XL"],"plain":["b"]}`: "",
+		`{"many":["L"],"plain":[]}`:         "",
+		`{"many":[]}`:                       "at least 1",
+		`{"many":["S","L","XL"]}`:           "at most 2",
+		`{"many":["S","S"]}`:                "twice",
+		`{"many":["small"]}`:                "none of the values",
+		`{"many":[1]}`:                      "type array",
+		`{"many":"S"}`:                      "type array",
+		`{"many":["S"],"open":["x"]}`:       "no field",
+	} {
+		err := acpclient.CheckForm(schema, json.RawMessage(content))
+		if got := fmt.Sprint(err); (want == "") != (err == nil) || !strings.Contains(got, want) && want != "" {
+			t.Errorf("%s: %v, want %q", content, err, want)
+		}
+	}
+	for _, twice := range []string{`{"enum":["a"],"enum":["b"]}`, `{"anyOf":[],"AnyOf":[{"const":"x"}]}`} {
+		if _, err := acpclient.ParseForm(json.RawMessage(`{"properties":{"x":{"type":"array","items":` + twice + `}}}`)); err == nil {
+			t.Errorf("%s is taken", twice)
+		}
 	}
 }
 

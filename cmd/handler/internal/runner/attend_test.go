@@ -143,14 +143,16 @@ func TestAttendNobody(t *testing.T) {
 
 func TestAttendForms(t *testing.T) {
 	const form = `{"id":"r/0","method":"elicitation/create","ours":true,"params":{"mode":"form","message":"Who?","requestedSchema":{"required":["n"],
-		"properties":{"n":{"type":"string","title":"Name","minLength":2},"k":{"type":"integer"},"b":{"type":"boolean"}}}}}`
+		"properties":{"n":{"type":"string","title":"Name","minLength":2},"k":{"type":"integer"},"b":{"type":"boolean"},
+		"m":{"type":"array","maxItems":2,"items":{"anyOf":[{"const":"S","title":"small","description":"cheap"},{"const":"L"},{"const":"X"}]}}}}}}`
 	const visit = `{"id":"r/0","method":"elicitation/create","ours":true,"params":{"mode":"url","message":"Log in","url":"https://login.example.org/x"}}`
 	for _, c := range []struct {
 		question string
 		typed    []string
 		want     types.QuestionAnswer
 	}{
-		{form, []string{"y", "a", "ada", "4", ""}, types.QuestionAnswer{Content: json.RawMessage(`{"k":4,"n":"ada"}`)}},
+		{form, []string{"y", "a", "ada", "4", "", "9", "1,2,3", "1, X"}, types.QuestionAnswer{Content: json.RawMessage(`{"k":4,"m":["S","X"],"n":"ada"}`)}},
+		{form, []string{"y", "ada", "", "y", ""}, types.QuestionAnswer{Content: json.RawMessage(`{"b":true,"n":"ada"}`)}},
 		{form, []string{"n"}, types.QuestionAnswer{Option: types.OptionDecline}},
 		{visit, []string{"what", "d"}, types.QuestionAnswer{Content: json.RawMessage(`{}`)}},
 		{visit, []string{"no"}, types.QuestionAnswer{Option: types.OptionDecline}},

@@ -170,11 +170,17 @@ func fieldQuestion(f acpclient.Field) string {
 	if f.Type == "boolean" {
 		q += " [y/n]"
 	}
-	if _, names := f.Choices(); len(names) > 0 {
-		for i, n := range names {
-			q += fmt.Sprintf("\n    [%d] %s", i+1, Line(n))
+	if list := f.Choices(); len(list) > 0 {
+		for i, c := range list {
+			q += fmt.Sprintf("\n    [%d] %s", i+1, Line(c.Title))
+			if c.Description != "" {
+				q += ": " + Line(c.Description)
+			}
 		}
 		q += "\n   "
+		if f.Type == "array" {
+			q += " [numbers, such as 1,2]"
+		}
 	}
 	if given(f.Default) {
 		q += fmt.Sprintf(" [enter: %s]", Line(text(f.Default)))
@@ -195,14 +201,11 @@ func parseField(f acpclient.Field, s string) (any, error) {
 		}
 		return nil, nil
 	}
-	if values, _ := f.Choices(); len(values) > 0 {
-		if n, err := strconv.Atoi(s); err == nil && n >= 1 && n <= len(values) {
-			return values[n-1], nil
-		}
-		if slices.Contains(values, s) {
-			return s, nil
-		}
-		return nil, fmt.Errorf("a number from 1 to %d", len(values))
+	if f.Type == "array" {
+		return parseList(f, s)
+	}
+	if len(f.Choices()) > 0 {
+		return parseChoice(f, s)
 	}
 	switch f.Type {
 	case "boolean":
@@ -217,6 +220,31 @@ func parseField(f acpclient.Field, s string) (any, error) {
 		return parseNumber(f, s)
 	}
 	return s, f.CheckText(s)
+}
+
+// parseChoice turns the number or the value that was typed into one of the field's choices.
+func parseChoice(f acpclient.Field, s string) (string, error) {
+	list := f.Choices()
+	if n, err := strconv.Atoi(s); err == nil && n >= 1 && n <= len(list) {
+		return list[n-1].Const, nil
+	}
+	if slices.ContainsFunc(list, func(c acpclient.Constant) bool { return c.Const == s }) {
+		return s, nil
+	}
+	return "", fmt.Errorf("a number from 1 to %d", len(list))
+}
+
+// parseList turns numbers with commas between them into some of the field's choices.
+func parseList(f acpclient.Field, s string) ([]string, error) {
+	values := []string{}
+	for part := range strings.SplitSeq(s, ",") {
+		v, err := parseChoice(f, strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("numbers from 1 to %d, with commas between them", len(f.Choices()))
+		}
+		values = append(values, v)
+	}
+	return values, f.CheckList(values)
 }
 
 func parseNumber(f acpclient.Field, s string) (any, error) {

@@ -102,10 +102,17 @@ describe("an elicitation's form", () => {
   const schema = { properties: { n: { type: "integer", default: 3 }, b: { type: "boolean" }, s: { type: "string", enum: ["x", "y"], enumNames: ["X"] }, o: {} }, required: ["s"] };
   it("has the schema's fields", () => {
     expect(fields(schema).map((f) => [f.name, f.type, f.required, f.initial])).toEqual([["n", "integer", false, "3"], ["b", "boolean", false, false], ["s", "string", true, ""]]);
-    expect(fields(schema)[2]!.choices).toEqual([{ value: "x", label: "X" }, { value: "y", label: "y" }]);
+    expect(fields(schema)[2]!.choices).toEqual([{ value: "x", label: "X", about: "" }, { value: "y", label: "y", about: "" }]);
     expect(fields(undefined)).toEqual([]);
   });
   it("answers in the schema's types", () => expect(content(fields(schema), new Map([["s", "x"]]))).toEqual({ n: 3, b: false, s: "x" }));
+  it("has choices of which several can be ticked", () => {
+    const fs = fields({ properties: { m: { type: "array", maxItems: 2, default: ["L", 3], items: { anyOf: [{ const: "S", title: "small", description: "cheap" }, { const: "L" }] } }, free: { type: "array" } }, required: ["m"] });
+    expect(fs).toHaveLength(1);
+    expect(fs[0]).toMatchObject({ most: 2, initial: ["L"], choices: [{ value: "S", label: "small", about: "cheap" }, { value: "L", label: "L", about: "" }] });
+    expect(content(fs, new Map([["m", ["S"]]]))).toEqual({ m: ["S"] });
+    expect(content([{ ...fs[0]!, required: false, initial: [] }], new Map())).toEqual({});
+  });
   it("takes any name and shape that an agent thinks of", () => {
     const hostile = JSON.parse('{"properties":{"__proto__":{"type":"string","title":7,"default":{"a":1},"enum":"x"},"constructor":{"type":"boolean"},"toString":{"type":"number","oneOf":[null,3]},"x":"string","y":null},"required":"x"}') as unknown;
     const fs = fields(hostile);

@@ -1,7 +1,7 @@
 // A form or an address that an agent asks its person for (ACP's elicitation/create).
 import { useId, useState } from "preact/hooks";
 import type { Question } from "../model/conversation.ts";
-import { content, fields, type Field, type Values } from "../model/schema.ts";
+import { content, fields, type Field, type Value, type Values } from "../model/schema.ts";
 import { safeLink } from "./markdown.tsx";
 
 // Elicitation is the card's inside.
@@ -43,25 +43,47 @@ export function Elicitation({ q, agent, busy, send }: { q: Question; agent: stri
   );
 }
 
-function Input({ id, f, value, set }: { id: string; f: Field; value: string | boolean; set: (v: string | boolean) => void }) {
+function Input({ id, f, value, set }: { id: string; f: Field; value: Value; set: (v: Value) => void }) {
   const about = f.description ? <small id={id + "-d"}>{f.description}</small> : null;
   const described = f.description ? id + "-d" : undefined;
   if (f.type === "boolean") {
     return <label class="field check"><input type="checkbox" checked={value === true} onChange={(e) => set(e.currentTarget.checked)} /> <span>{f.title}</span>{about}</label>;
   }
+  if (f.type === "array") return <Several id={id} f={f} chosen={Array.isArray(value) ? value : []} set={set} />;
   return (
     <div class="field">
       <label for={id}>{f.title}{f.required ? "" : " (may stay empty)"}</label>
       {f.choices.length > 0 ? (
         <select id={id} aria-describedby={described} required={f.required} value={String(value)} onChange={(e) => set(e.currentTarget.value)}>
           <option value="">choose…</option>
-          {f.choices.map((c) => <option key={c.value} value={c.value}>{c.label}</option>)}
+          {f.choices.map((c) => <option key={c.value} value={c.value}>{c.about ? `${c.label}: ${c.about}` : c.label}</option>)}
         </select>
       ) : (
         <input id={id} aria-describedby={described} required={f.required} {...bounds(f)} step={f.type === "integer" ? 1 : "any"} value={String(value)} onInput={(e) => set(e.currentTarget.value)} autocomplete="off" />
       )}
       {about}
     </div>
+  );
+}
+
+// Several is a field of which some of its choices can be ticked.
+function Several({ id, f, chosen, set }: { id: string; f: Field; chosen: readonly string[]; set: (v: Value) => void }) {
+  const full = f.most !== undefined && f.most > 0 && chosen.length >= f.most;
+  return (
+    <fieldset class="field several">
+      <legend>{f.title}{f.required ? "" : " (may stay empty)"}</legend>
+      {f.description ? <small>{f.description}</small> : null}
+      {f.choices.map((c, i) => {
+        const on = chosen.includes(c.value);
+        return (
+          <label key={c.value} class="check">
+            <input id={`${id}-${i}`} type="checkbox" checked={on} disabled={full && !on} onChange={() => set(f.choices.map((o) => o.value).filter((v) => (v === c.value ? !on : chosen.includes(v))))} />
+            <span>{c.label}</span>
+            {c.about ? <small>{c.about}</small> : null}
+          </label>
+        );
+      })}
+    </fieldset>
   );
 }
 
