@@ -44,7 +44,7 @@ test("a click is shown with its page, its element and a picture, and done when i
   await expect.poll(() => shot.evaluate((i) => (i as HTMLImageElement).naturalWidth)).toBeGreaterThan(20);
   await expect(page.locator(".pinned")).toContainText("Buy");
   await expect(page).toHaveTitle(/^\(1\)/);
-  await picture(page, "page-approval");
+  await picture(page, "page-approval", asked());
   await axe(page);
   await press(asked().locator("[data-allow]"));
   await expect(ended(page)).toHaveCount(1, { timeout: 60_000 });

@@ -66,7 +66,7 @@ test("a change is shown as a diff before it is allowed, and a refused one is not
   await expect(diff).toBeVisible({ timeout: 60_000 });
   await expect(diff.locator("tr.del")).toContainText("Your cart");
   await expect(diff.locator("tr.add")).toContainText("Your basket");
-  await picture(page, "page-diff");
+  await picture(page, "page-diff", card().first());
   await axe(page);
   await press(card().locator("[data-refuse]:enabled").first());
   await expect(log(page).locator(".turn")).toHaveCount(3, { timeout: 60_000 });
@@ -90,7 +90,7 @@ test("what it asks in a form is answered", async () => {
   await expect(form).toBeVisible({ timeout: 60_000 });
   await form.getByLabel(/^Colour/).selectOption("Blue");
   await form.getByRole("group", { name: /^Sizes/ }).getByLabel("Large").check();
-  await picture(page, "page-form");
+  await picture(page, "page-form", form);
   await press(form.getByRole("button", { name: "Answer", exact: true }));
   await expect(log(page)).toContainText("Thank you.", { timeout: 60_000 });
 });

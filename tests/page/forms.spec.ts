@@ -38,6 +38,7 @@ test("a form is filled in, and what does not fit is not sent", async () => {
   await colours.getByLabel("Blue").check();
   await colours.getByLabel("Red").check();
   await expect(colours.getByLabel("Green")).toBeDisabled(); // two at most
+  await expect(page.locator(".pinned").getByLabel("Name", { exact: true })).toHaveValue("Ada & Co"); // the same card beside it
   await press(answer);
   await told('"id":"f1","result":{"action":"accept","content":{"name":"Ada & Co","count":3,"size":"l","constructor":"odd","gift":true,"colours":["red","blue"]}');
 });

@@ -68,12 +68,12 @@ export async function press(button: Locator): Promise<void> {
   }).toPass({ timeout: 30_000, intervals: [200] });
 }
 
-// picture keeps what is seen for the manual.
-export async function picture(page: Page, name: string): Promise<void> {
+// picture keeps what is seen for the manual, or a part of it.
+export async function picture(page: Page, name: string, part?: Locator): Promise<void> {
   if (!pictures) return;
   mkdirSync(pictures, { recursive: true });
   await page.mouse.move(0, 0);
-  await page.screenshot({ path: join(pictures, name + ".png"), animations: "disabled" });
+  await (part ?? page).screenshot({ path: join(pictures, name + ".png"), animations: "disabled" });
 }
 
 // axe looks for what shuts people out.

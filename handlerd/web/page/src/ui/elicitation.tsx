@@ -1,13 +1,29 @@
 // A form or an address that an agent asks its person for (ACP's elicitation/create).
-import { useId, useState } from "preact/hooks";
+import { signal, type Signal } from "@preact/signals";
+import { useId } from "preact/hooks";
 import type { Question } from "../model/conversation.ts";
 import { content, fields, type Field, type Value, type Values } from "../model/schema.ts";
 import { safeLink } from "./markdown.tsx";
 
+// What is typed into the forms of questions, by their ids: a card may stand twice, and goes when it is scrolled away.
+const typed = new Map<string, Signal<Values>>();
+const keptForms = 50;
+
+function typedIn(id: string): Signal<Values> {
+  let values = typed.get(id);
+  if (!values) {
+    values = signal<Values>(new Map());
+    typed.set(id, values);
+    if (typed.size > keptForms) typed.delete(typed.keys().next().value!);
+  }
+  return values;
+}
+
 // Elicitation is the card's inside.
 export function Elicitation({ q, agent, busy, send }: { q: Question; agent: string; busy: boolean; send: (body: object) => void }) {
-  const [values, setValues] = useState<Values>(new Map());
-  const of = useId(); // the card may stand twice, in the conversation and beside it
+  const typed = typedIn(q.id);
+  const values = typed.value;
+  const of = useId();
   const fs = fields(q.params["requestedSchema"]);
   // The tool call that it is about, where the agent names one: Handler puts it in.
   const call = ((q.params["_meta"] as Record<string, unknown> | undefined)?.["handler/toolCall"] ?? {}) as { title?: unknown };
@@ -31,7 +47,7 @@ export function Elicitation({ q, agent, busy, send }: { q: Question; agent: stri
           {href ? <a class="button" href={href} target="_blank" rel="noopener noreferrer">Open in a new tab</a> : <p>This address cannot be opened.</p>}
         </div>
       ) : null}
-      {fs.map((f, i) => <Input key={f.name} id={`${of}-${i}`} f={f} value={values.get(f.name) ?? f.initial} set={(v) => setValues(new Map(values).set(f.name, v))} />)}
+      {fs.map((f, i) => <Input key={f.name} id={`${of}-${i}`} f={f} value={values.get(f.name) ?? f.initial} set={(v) => { typed.value = new Map(typed.value).set(f.name, v); }} />)}
       {q.ours ? (
         <div class="answers">
           <button class="primary" type="submit" disabled={busy}>{url ? "I have opened it" : "Answer"}</button>
