@@ -57,7 +57,7 @@ there; the port must be the same on both, as the page answers to its own name on
 	flags.BoolVar(&o.print, "print", false, "print the link and open no browser")
 	flags.Uint16Var(&o.port, "port", 0, "serve the page on this port (default: that of handler.toml, else 7766 or the next that is free)")
 	flags.BoolVar(&o.off, "off", false, "end the serving of the page; who is logged in stays so")
-	flags.BoolVar(&o.list, "list", false, "say whether the page is served, and which browsers are logged in")
+	flags.BoolVar(&o.list, "list", false, "say whether the page is served, which ports of runs it shows, and which browsers are logged in")
 	flags.StringVar(&o.logout, "logout", "", "log a browser out by its `LOGIN`, or all")
 	cmd.MarkFlagsMutuallyExclusive("off", "list", "logout", "print")
 	cmd.MarkFlagsMutuallyExclusive("off", "list", "logout", "port")
@@ -191,6 +191,9 @@ func (u *ui) webList(cmd *cobra.Command) error {
 			u.say("the page is not served: %s", plain(s.Problem))
 		default:
 			u.say("the page is not served; to open it: handler web")
+		}
+		for _, f := range s.Forwards {
+			u.say("it shows port %d of run %s, agent %s, at %s", f.Port, f.Run, plain(f.Agent), f.URL)
 		}
 		if len(s.Logins) == 0 {
 			u.say("no browser is logged in")

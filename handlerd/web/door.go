@@ -327,7 +327,7 @@ func (d *Door) Close() error {
 func (d *Door) Status() types.WebStatus {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := types.WebStatus{Logins: d.logins.list(), Problem: d.problem}
+	s := types.WebStatus{Logins: d.logins.list(), Forwards: d.Forwards(""), Problem: d.problem}
 	if d.open != nil {
 		s.On, s.Port, s.URL = true, d.open.port, d.open.origin()+"/"
 	}

@@ -194,13 +194,13 @@ func withoutOurs(h http.Header, cookie string) {
 	}
 }
 
-// Forwards lists the ports of a run that the page shows, the oldest first.
+// Forwards lists the ports of a run, or with "" of all, that the page shows, the oldest first.
 func (d *Door) Forwards(run string) []types.Forwarded {
 	d.forwards.mu.Lock()
 	defer d.forwards.mu.Unlock()
 	list := []types.Forwarded{}
 	for _, f := range d.forwards.all {
-		if f.Run == run {
+		if run == "" || f.Run == run {
 			list = append(list, f.Forwarded)
 		}
 	}

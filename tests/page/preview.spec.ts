@@ -1,6 +1,6 @@
 // A web server in the sandbox is looked at from the page: in a frame, at a random name of its own, and by nobody else.
 import { expect, test, type Page } from "@playwright/test";
-import { axe, begin, ended, log, login, picture } from "./lib.ts";
+import { axe, begin, ended, log, login, picture, run } from "./lib.ts";
 
 const folder = process.env["FOLDER"] ?? "";
 let page: Page;
@@ -27,6 +27,7 @@ test("a server that the agent started is seen, and can be used", async () => {
   await frame().getByRole("button", { name: "Count" }).click();
   await expect(frame().locator("#count")).toHaveText("1");
   url = (await page.locator("iframe").getAttribute("src"))!;
+  expect((JSON.parse(run("web", "--list", "--json")) as { forwards: { port: number; url: string }[] }).forwards).toEqual([expect.objectContaining({ port: 8123, url })]);
   expect(new URL(url).hostname).toMatch(/^[a-z0-9]{16,}\.localhost$/);
   await picture(page, "page-preview");
   await axe(page);

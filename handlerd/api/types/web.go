@@ -34,6 +34,8 @@ type WebStatus struct {
 	URL    string     `json:"url,omitempty"` // the page's origin with a slash; useless without a login
 	Port   int        `json:"port,omitempty"`
 	Logins []WebLogin `json:"logins"`
+	// Forwards are the ports of runs that the page shows, the oldest first.
+	Forwards []Forwarded `json:"forwards"`
 	// Problem is why a door that handler.toml wants open is not; "" for none.
 	Problem string `json:"problem,omitempty"`
 }
