@@ -183,6 +183,7 @@ test("it ends with its run, and is there again when the session goes on", async 
   await page.getByLabel("More about this session").click();
   await page.getByRole("button", { name: "End the run, keep the session" }).click();
   await expect(watched()).toHaveCount(0);
+  await expect(page.getByRole("tabpanel").getByRole("status")).toContainText("the run is gone, and the screen of the sandbox with it");
   const menu = page.getByRole("combobox", { name: "Screen", exact: true });
   await menu.selectOption({ label: "a screen of the sandbox’s own" });
   await axe();

@@ -83,9 +83,12 @@ async function answer(w: data.World, req: IncomingMessage, res: ServerResponse):
 }
 
 let taken = false;
+let opens = 0; // when the made-up guarded browser does
 
 function view(w: data.World, run: string, what: string, b: Record<string, unknown>, res: ServerResponse): void {
   if (!w.runs.has(run)) return json(res, 404, { kind: "not-found", message: `there is no run ${run}`, hint: "handler ps" });
+  opens ||= Date.now() + 4_000;
+  if (what !== "takeover" && b["what"] === "browser" && Date.now() < opens) return json(res, 500, { kind: "failed", message: `no browser of run ${run} is open`, hint: "it opens with the agent's first page" });
   if (what === "view") return json(res, 200, screen.ticket(false, "The agent has this display to itself, and may show what it likes on it."));
   if (what === "still") return json(res, 200, { id: "art00002", run, agent: "web", name: "display-101112.png", type: "image/png", bytes: 12_000, sha256: "", created: new Date().toISOString(), path: "/x" });
   if (b["on"] !== true) return json(res, 200, { on: false, says: "The agent has its browser again." });

@@ -11,7 +11,7 @@ export type Watched =
   | { is: "resting" } // nobody looks at the page
   | { is: "ended" } // the run is gone
   | { is: "refused"; problem: Problem } // tickets are not taken
-  | { is: "failed"; problem: Problem } // anything else; a person may try again
+  | { is: "failed"; problem: Problem; early: boolean } // anything else; early: there was nothing to see yet
   | { is: "over"; why: string }; // a view that is not made again has ended
 
 // A Line is one connection.
@@ -150,7 +150,7 @@ export class Watch {
       return this.#o.tell({ is: "refused", problem: notTaken });
     }
     if (code === closePolicy || (!shown && (reason !== "" || ++this.#fruitless >= mostFruitless))) {
-      return this.#o.tell({ is: "failed", problem: new Problem({ kind: "failed", message: reason || "the display said what no view understands" }) });
+      return this.#o.tell({ is: "failed", problem: new Problem({ kind: "failed", message: reason || "the display said what no view understands" }), early: false });
     }
     // The run or the daemon has ended, or the way between broke: the next ticket, or none, says which.
     this.#again({ is: "opening", slow: false });
@@ -168,6 +168,6 @@ export class Watch {
     if (problem.kind === kindAway && !this.#o.once) return this.#again({ is: "lost" });
     if (problem.kind === "not-found") return this.#o.tell({ is: "ended" });
     if (problem.kind === "refused" || problem.kind === kindLogin) return this.#o.tell({ is: "refused", problem });
-    this.#o.tell({ is: "failed", problem });
+    this.#o.tell({ is: "failed", problem, early: true });
   }
 }

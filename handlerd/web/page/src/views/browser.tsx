@@ -1,5 +1,5 @@
 // The browser of a session: live where the run has one that can be watched, else the last picture of it.
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import type { Session } from "../lib/types.ts";
 import type { Followed } from "../session.ts";
 import { agents } from "../agents.ts";
@@ -9,7 +9,7 @@ import { runs } from "../state.ts";
 import { Empty } from "../ui/basics.tsx";
 import { Shot } from "../ui/artifact.tsx";
 import { shotsOf } from "../ui/tool.tsx";
-import { Live, NotLive } from "./watch.tsx";
+import { Ended, Live, NotLive } from "./watch.tsx";
 
 const words: Record<string, string> = {
   wayland: "Its windows are on your own screen.",
@@ -25,6 +25,8 @@ export function Browser({ s, followed }: { s: Session; followed: Followed }) {
   const can = watchable(r);
   const what = can.find((w) => w === which) ?? can[0];
   const last = lastPicture(followed);
+  const had = useRef<typeof what>(undefined);
+  if (what) had.current = what;
   return (
     <>
       {can.length > 1 ? (
@@ -32,11 +34,12 @@ export function Browser({ s, followed }: { s: Session; followed: Followed }) {
           {can.map((w) => <button key={w} class="small" aria-pressed={w === what} onClick={() => setWhich(w)}>{w === "browser" ? "Guarded browser" : "The sandbox’s screen"}</button>)}
         </p>
       ) : null}
-      {r && what ? <Live key={`${r.id} ${what}`} run={r.id} agent={s.agent} what={what} /> : null}
+      {r && what ? <Live key={`${r.id} ${what}`} run={r.id} agent={s.agent} what={what} news={followed.version.value} /> : null}
+      {!s.run && had.current ? <Ended what={had.current} /> : null}
       {r?.browser && words[r.browser] && what !== "display" ? <p class="dim">{words[r.browser]}</p> : null}
       {last ? <figure class="last"><Shot src={last.src} alt="what the agent saw last" type={last.type} bytes={last.bytes} /><figcaption class="dim">what the agent saw last</figcaption></figure> : null}
       {r && !what && r.browser !== "wayland" && r.display !== "wayland" ? <NotLive agent={s.agent} file={agents.value.some((a) => a.name === s.agent && a.file)} /> : null}
-      {!r && !last ? <Empty title="Nothing to see yet"><p>When {s.agent} opens a page in its browser, it can be watched here.</p></Empty> : null}
+      {!r && !last && !had.current ? <Empty title="Nothing to see yet"><p>When {s.agent} opens a page in its browser, it can be watched here.</p></Empty> : null}
     </>
   );
 }

@@ -19,10 +19,13 @@ interface Props {
   run: string;
   agent: string;
   what: What;
+  news: number; // changes with the conversation
 }
 
+const lookAgain = 3_000; // between two looks whether the agent has opened its browser
+
 // Live shows what of a run, and what can be done with it.
-export function Live({ run, agent, what }: Props) {
+export function Live({ run, agent, what, news }: Props) {
   const [taken, setTaken] = useState<Takeover | null>(null);
   const [asks, setAsks] = useState(false);
   const [note, setNote] = useState("");
@@ -44,31 +47,36 @@ export function Live({ run, agent, what }: Props) {
     setTaken(null);
   };
   const live = state.is === "live";
+  const shut = useShut(what === "browser" && !taken, state, news, again);
   return (
-    <figure class={`watch${taken ? " taken" : ""}`} ref={frame}>
-      <p class="watch-state" role="status"><StateWords state={state} taken={taken !== null} what={what} /></p>
-      <div class={`glass${live ? "" : " waiting"}${taken ? "" : " only"}`} ref={box} onKeyDownCapture={(e) => {
-        if (!taken || e.key !== "Escape" || !e.shiftKey) return;
-        e.preventDefault();
-        e.stopPropagation();
-        screen.current?.blur();
-        frame.current?.querySelector<HTMLElement>("[data-back]")?.focus();
-      }} />
-      {taken ? <Mine taken={taken} agent={agent} box={box.current} giveBack={() => void giveBack()} use={() => screen.current?.focus()} live={live} /> : null}
-      {state.is === "refused" || state.is === "failed" ? <Failure err={state.problem} title="The picture cannot be shown" retry={again} /> : null}
-      <div class="row">
-        {what === "browser" && !taken ? <button class="small" disabled={!live} onClick={() => setAsks(true)}>Take over</button> : null}
-        <Whole frame={frame} disabled={!live} />
-        <Still run={run} what={what} disabled={!live} />
-      </div>
-      {note && !taken ? <p class="notice" role="status">{note}</p> : null}
-      {taken ? null : (
-        <figcaption class="dim small">
-          {what === "display" ? <b>The agent shares this display; you watch only.</b> : <b>You watch only, until you take over.</b>} {says}
-        </figcaption>
-      )}
-      {asks ? <AskTakeover run={run} agent={agent} close={() => setAsks(false)} take={(t) => { setAsks(false); setNote(""); setTaken(t); }} /> : null}
-    </figure>
+    <>
+      {shut ? <Empty title="The browser is not open"><p>It opens with the first page that {agent} looks at, and can be watched from then on.</p></Empty> : null}
+      {shut && note ? <p class="notice" role="status">{note}</p> : null}
+      <figure class={`watch${taken ? " taken" : ""}`} ref={frame} hidden={shut}>
+        <p class="watch-state" role="status"><StateWords state={state} taken={taken !== null} what={what} /></p>
+        <div class={`glass${live ? "" : " waiting"}${taken ? "" : " only"}`} ref={box} onKeyDownCapture={(e) => {
+          if (!taken || e.key !== "Escape" || !e.shiftKey) return;
+          e.preventDefault();
+          e.stopPropagation();
+          screen.current?.blur();
+          frame.current?.querySelector<HTMLElement>("[data-back]")?.focus();
+        }} />
+        {taken ? <Mine taken={taken} agent={agent} box={box.current} giveBack={() => void giveBack()} use={() => screen.current?.focus()} live={live} /> : null}
+        {state.is === "refused" || state.is === "failed" ? <Failure err={state.problem} title="The picture cannot be shown" retry={again} /> : null}
+        <div class="row">
+          {what === "browser" && !taken ? <button class="small" disabled={!live} onClick={() => setAsks(true)}>Take over</button> : null}
+          <Whole frame={frame} disabled={!live} />
+          <Still run={run} what={what} disabled={!live} />
+        </div>
+        {note && !taken ? <p class="notice" role="status">{note}</p> : null}
+        {taken ? null : (
+          <figcaption class="dim small">
+            {what === "display" ? <b>The agent shares this display; you watch only.</b> : <b>You watch only, until you take over.</b>} {says}
+          </figcaption>
+        )}
+        {asks ? <AskTakeover run={run} agent={agent} close={() => setAsks(false)} take={(t) => { setAsks(false); setNote(""); setTaken(t); }} /> : null}
+      </figure>
+    </>
   );
 }
 
@@ -109,6 +117,27 @@ function useWatch(box: { current: HTMLDivElement | null }, run: string, agent: s
     if (taken && state.is === "live") screen.current?.focus();
   }, [taken, state.is]);
   return { state, says, screen, again: () => (taken ? over("") : watch.current?.again()) };
+}
+
+// useShut tells that the guarded browser is not open: it is there from the agent's first page until it has been idle. What
+// the agent does tells when to look again.
+function useShut(can: boolean, state: Watched, news: number, again: () => void): boolean {
+  const [shut, setShut] = useState(false);
+  const looked = useRef({ at: 0, news: -1 });
+  const not = can && (state.is === "ended" || (state.is === "failed" && state.early));
+  useEffect(() => {
+    if (not) setShut(true);
+    else if (state.is !== "opening") setShut(false);
+  }, [not, state.is]);
+  useEffect(() => {
+    if (!not || looked.current.news === news) return;
+    const t = setTimeout(() => {
+      looked.current = { at: performance.now(), news };
+      again();
+    }, Math.max(0, looked.current.at + lookAgain - performance.now()));
+    return () => clearTimeout(t);
+  }, [news, not]);
+  return shut;
 }
 
 // load gets noVNC. A page that is older than its daemon finds none.
@@ -254,6 +283,11 @@ function Mine({ taken, agent, box, giveBack, use, live }: { taken: Takeover; age
       </p>
     </div>
   );
+}
+
+// Ended says that what was watched is gone.
+export function Ended({ what }: { what: What }) {
+  return <p class="watch-state" role="status"><StateWords state={{ is: "ended" }} taken={false} what={what} /></p>;
 }
 
 // NotLive says how a browser that cannot be watched gets a screen. file: the agent has settings of its own.
