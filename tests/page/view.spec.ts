@@ -91,6 +91,8 @@ const says = (text: string) => async () => await expect(log().getByRole("article
 
 test("where there is no screen, the sandbox gets one of its own", async () => {
   origin = await lib.login(page);
+  // Whoever runs this may sit at a Wayland session.
+  await page.route(/\/api\/v1\/display$/, async (r) => r.fulfill({ json: { sockets: [], problem: { message: "no Wayland socket answers" } } }));
   await page.goto(origin + "/#/new?agent=demo");
   await page.getByRole("radio", { name: /Show windows on my screen/ }).check();
   await expect(page.getByText(/Your screen cannot be had/)).toBeVisible();

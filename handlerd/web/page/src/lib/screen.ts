@@ -1,11 +1,8 @@
 // A display's picture, by noVNC. It is loaded where somebody watches, and not with the page.
 import RFB from "@novnc/novnc";
+import { pace } from "../model/pace.ts";
 import type { Ear, Line } from "../model/watch.ts";
 import type { ViewTicket } from "./types.ts";
-
-const lateAfter = 1_500; // a picture that is on its way for longer is slow
-const lookEvery = 500;
-const updateRequest = 3; // FramebufferUpdateRequest of RFC 6143: it is sent when the picture before has been drawn
 
 // A Screen is a Line that draws.
 export interface Screen extends Line {
@@ -55,30 +52,4 @@ export function connect(box: HTMLElement, ticket: ViewTicket, name: string, ear:
       if (!gone) rfb.disconnect();
     },
   };
-}
-
-// pace tells of the first picture, and of those that are slow: from their first byte until the next is asked for. It gives
-// how to end that.
-function pace(ws: WebSocket, ear: Ear): () => void {
-  let asked = 0;
-  let since = 0; // when the picture that is coming began
-  let slow = false;
-  const say = (is: boolean) => {
-    if (slow !== is) ear.slow((slow = is));
-  };
-  const send = ws.send.bind(ws);
-  ws.send = (data) => {
-    send(data);
-    if (!(data instanceof Uint8Array) || data[0] !== updateRequest) return;
-    if (++asked === 2) ear.picture();
-    if (since > 0 && performance.now() - since < lateAfter) say(false);
-    since = 0;
-  };
-  ws.addEventListener("message", () => {
-    if (asked > 0 && since === 0) since = performance.now();
-  });
-  const look = setInterval(() => {
-    if (since > 0 && performance.now() - since >= lateAfter) say(true);
-  }, lookEvery);
-  return () => clearInterval(look);
 }
