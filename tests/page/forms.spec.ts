@@ -71,8 +71,14 @@ test("what is no form that a person could answer is refused, and nobody is asked
   ]);
 });
 
-test("a question is withdrawn when its turn is stopped", async () => {
+test("a permission shows all of what it is about", async () => {
   await say(page, "raw more.raw");
+  await expect(card().locator("pre.about")).toHaveText("command:\nls\nrm -rf ~");
+  await press(card().locator("[data-refuse]"));
+  await told('"id":"p1","result":{"outcome":{"outcome":"selected","optionId":"no"}}');
+});
+
+test("a question is withdrawn when its turn is stopped", async () => {
   await expect(card()).toContainText("Still there?");
   await page.getByRole("button", { name: "Stop", exact: true }).click();
   await expect(log(page).locator("[data-card]")).toHaveCount(0);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { HandlerEvent } from "../src/lib/types.ts";
-import { callTitle, Conversation, outputText, type ItemOf } from "../src/model/conversation.ts";
+import { callTitle, Conversation, outputText, wholeInput, type ItemOf } from "../src/model/conversation.ts";
 
 // A teller numbers events.
 function teller() {
@@ -60,6 +60,20 @@ describe("a conversation", () => {
     const call = (c.items[0] as ItemOf<"tool">).call;
     expect(callTitle(call)).toBe("a tool");
     expect(call.status).toBe("failed");
+  });
+
+  it("gives all of an input that does not fit a line", () => {
+    const of = (rawInput: unknown, content: unknown[] = []) => {
+      const { c, update } = teller();
+      update("tool_call", { toolCallId: "1", rawInput, content });
+      return wholeInput((c.items[0] as ItemOf<"tool">).call);
+    };
+    expect([of({ command: "ls" }), of({}), of(undefined), of("ls")]).toEqual(["", "", "", ""]);
+    expect(of({ command: "ls\nrm -rf ~" })).toBe("command:\nls\nrm -rf ~");
+    expect(of({ command: "ls", cwd: "/x", n: [1] })).toBe("command: ls\ncwd: /x\nn: [\n  1\n]".replace("n: [", "n:\n["));
+    expect(of({ command: "x".repeat(161) })).toContain("x".repeat(161));
+    expect(of("a\rb")).toBe("a\rb");
+    expect(of({ file_path: "/a", old_string: "b", new_string: "c" }, [{ type: "diff", path: "/a", oldText: "b", newText: "c" }])).toBe("");
   });
 
   it("joins a question with the call that it speaks of, and closes it with the answer's words", () => {

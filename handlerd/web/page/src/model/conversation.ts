@@ -419,6 +419,18 @@ function answerWords(q: Question, answer: Dict): string {
   return Object.keys(answer).length === 0 ? "no answer" : "answered"; // it was withdrawn, or nobody could be asked it
 }
 
+// wholeInput gives what a call is to be called with, where a line cannot say all of it: nobody is to allow what is not shown.
+// What a diff beside it shows is left out.
+export function wholeInput(call: ToolCall): string {
+  const input = typeof call.input === "object" && call.input !== null ? Object.entries(call.input) : call.input === undefined || call.input === null ? [] : [["", call.input]];
+  const diff = call.contents.some((c) => c.type === "diff");
+  const rows = input.filter(([k]) => !(diff && inDiffs.includes(k as string))).map(([k, v]) => [k as string, typeof v === "string" ? v : JSON.stringify(v, null, 2) ?? ""] as const);
+  const short = rows.length === 0 || (rows.length === 1 && rows[0]![1].length <= 160 && !/[\n\r]/.test(rows[0]![1]));
+  return short ? "" : rows.map(([k, v]) => (k === "" ? v : /[\n\r]/.test(v) ? `${k}:\n${v}` : `${k}: ${v}`)).join("\n");
+}
+
+const inDiffs = ["old_string", "new_string", "content", "edits", "oldText", "newText"];
+
 // fallbackText gives a call's own words where its content has none: rawOutput as text.
 export function outputText(call: ToolCall): string {
   const texts = call.contents.filter((c) => c.type === "text").map((c) => c.text);

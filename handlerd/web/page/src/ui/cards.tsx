@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { change } from "../lib/api.ts";
 import type { Approval, BrowserApproval, Place } from "../lib/types.ts";
 import type { Question } from "../model/conversation.ts";
-import { callTitle } from "../model/conversation.ts";
+import { callTitle, wholeInput } from "../model/conversation.ts";
 import { left } from "../model/words.ts";
 import { answer, said } from "../state.ts";
 import { Failure } from "./basics.tsx";
@@ -116,14 +116,16 @@ export function QuestionCard({ question: q, session, agent }: { question: Questi
   const first = (p: string) => options.find((o) => o.kind === p + "_once") ?? options.find((o) => o.kind.startsWith(p));
   const allow = first("allow");
   const refuse = first("reject");
-  const about = q.tool ? subject(q.tool) : "";
+  const whole = q.tool ? wholeInput(q.tool) : "";
+  const about = q.tool && whole === "" ? subject(q.tool) : "";
   return (
     <Card id={`q:${q.id}`} label={`${agent} asks: ${q.tool ? callTitle(q.tool) : "may it"}`}>
       <header><span class="who">{agent} asks</span></header>
       <h3>{q.tool ? callTitle(q.tool) : "for a permission"}</h3>
       {about ? <pre class="about">{about}</pre> : null}
+      {whole ? <Whole text={whole} /> : null}
       {q.tool?.contents.filter((c) => c.type === "diff").map((d, i) => <DiffView key={i} d={d} />)}
-      {q.tool?.contents.filter((c) => c.type === "text").map((c, i) => <pre key={i} class="about">{c.text.slice(0, 4_000)}</pre>)}
+      {q.tool?.contents.filter((c) => c.type === "text" && !whole.includes(c.text)).map((c, i) => <Whole key={i} text={c.text} />)}
       {err ? <Failure err={err} title="The answer did not arrive" /> : null}
       {q.ours ? (
         <div class="answers">
@@ -142,5 +144,18 @@ export function QuestionCard({ question: q, session, agent }: { question: Questi
         </div>
       ) : <p class="dim">It is asked where the session was started, and answered there.</p>}
     </Card>
+  );
+}
+
+const wholeBound = 20_000; // characters
+
+// Whole is a text that is decided about: it scrolls, and says what of it is not shown.
+function Whole({ text }: { text: string }) {
+  const more = text.length - wholeBound;
+  return (
+    <>
+      <pre class="about" tabIndex={0} aria-label="what it is about">{text.slice(0, wholeBound)}</pre>
+      {more > 0 ? <p class="problem">{more.toLocaleString("en")} more characters are not shown: open the call above to read them</p> : null}
+    </>
   );
 }
