@@ -35,13 +35,15 @@ func (c *client) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallTo
 	} else if c.g.isStopped(c.name) {
 		rec.Refused = ErrStopped.Error()
 	}
+	recorded := make(chan error, 1)
+	go func(rec Record) { recorded <- c.g.o.Record(rec) }(rec) // it waits for the disk, and the call does not wait for it
 	if rec.Refused != "" {
 		result = mcp.NewToolResultError(rec.Refused)
 	} else {
 		result = c.use(ctx, Call{Caller: c.caller, Session: rec.Session, Tool: rec.Tool, Args: args, Progress: c.progress(req)})
 	}
 	rec.Failed, rec.Took = result.IsError, time.Since(began)
-	return c.written(rec, result), nil
+	return c.written(rec, <-recorded, result), nil
 }
 
 // record begins the record of a call.
@@ -50,9 +52,12 @@ func (c *client) record(tool string, args json.RawMessage) Record {
 	return Record{Server: c.name, Tool: tool, Session: c.g.o.Session(c.caller.Token), Digest: hex.EncodeToString(sum[:])}
 }
 
-// written gives the result when the call is in the audit.
-func (c *client) written(rec Record, result *mcp.CallToolResult) *mcp.CallToolResult {
-	if err := c.g.o.Record(rec); err != nil {
+// written gives the result when the call is in the audit, and tells how it ended.
+func (c *client) written(rec Record, err error, result *mcp.CallToolResult) *mcp.CallToolResult {
+	if c.g.o.Ended != nil {
+		c.g.o.Ended(rec)
+	}
+	if err != nil {
 		c.g.log.Error("a tool call is not in the audit", "run", c.g.o.Run, "server", c.name, "error", err)
 		return mcp.NewToolResultError("the result is withheld: the call could not be written to the audit log (is the disk full?)")
 	}

@@ -120,8 +120,11 @@ type Options struct {
 	Session func(token string) string
 	// Admit is asked before each call: its error is what the call is answered with, and such a call is not recorded. May be nil.
 	Admit func() error
-	// Record is told of every call, before its result goes out: one that cannot be recorded is not answered with it.
+	// Record writes down every call that is made or refused, with what is known of it at its beginning. It runs beside the
+	// call: what cannot be written down is not answered with its result.
 	Record func(Record) error
+	// Ended is told how each of them ended, before its result goes out. May be nil.
+	Ended func(Record)
 	// Keep keeps for the person what was cut or left out of a result, and gives the id by which it is got. May be nil.
 	Keep    func(context.Context, Kept) (id string, err error)
 	Version string // of Handler, for initialize

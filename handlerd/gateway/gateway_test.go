@@ -145,12 +145,16 @@ func start(t *testing.T, servers map[string]Hosted) *world {
 	w := &world{}
 	g, err := New(Options{Run: "k3f9", Agent: "web", Servers: servers, Version: "test",
 		Session: func(token string) string { return map[string]string{"TOKEN": "session-1"}[token] },
-		Record: func(r Record) error {
+		Record: func(Record) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.broken
+		},
+		Ended: func(r Record) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			r.Took = 0
 			w.records = append(w.records, r)
-			return w.broken
 		},
 		Keep: func(_ context.Context, k Kept) (string, error) {
 			w.mu.Lock()

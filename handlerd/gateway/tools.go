@@ -132,5 +132,5 @@ func (c *client) refuse(req mcp.CallToolRequest, why error) (*mcp.CallToolResult
 	name := req.Params.Name
 	rec := c.record(strings.ToValidUTF8(name[:min(len(name), maxName)], ""), args)
 	rec.Refused, rec.Failed = why.Error(), true
-	return c.written(rec, mcp.NewToolResultError(cutText(why.Error()))), nil
+	return c.written(rec, c.g.o.Record(rec), mcp.NewToolResultError(cutText(why.Error()))), nil
 }

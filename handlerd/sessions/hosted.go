@@ -96,7 +96,7 @@ func (r *Run) openHosted(ctx context.Context, req types.RunRequest, _ *sandbox.S
 	}
 	var err error
 	r.hosted.gateway, err = gateway.New(gateway.Options{
-		Run: r.id, Agent: r.plan.Agent, Servers: servers, Session: r.sessionOf, Record: r.recordCall, Admit: r.admitCall, Keep: r.keepOfResult,
+		Run: r.id, Agent: r.plan.Agent, Servers: servers, Session: r.sessionOf, Record: r.recordCall, Ended: r.callEnded, Admit: r.admitCall, Keep: r.keepOfResult,
 		Version: r.m.opts.Version, Logger: r.m.log.With("part", "gateway"),
 	})
 	if err != nil {
@@ -181,21 +181,27 @@ func (r *Run) keepOfResult(ctx context.Context, k gateway.Kept) (string, error) 
 	return a.ID, nil
 }
 
-// recordCall writes a tool call down before its result goes out.
+// recordCall writes a tool call down; its result does not go out before.
 func (r *Run) recordCall(c gateway.Record) error {
-	text := fmt.Sprintf("%s %s", c.Server, c.Tool)
-	rec := audit.Record{Kind: audit.KindTool, Run: r.id, Agent: r.plan.Agent, Session: c.Session, Subject: text,
+	rec := audit.Record{Kind: audit.KindTool, Run: r.id, Agent: r.plan.Agent, Session: c.Session, Subject: c.Server + " " + c.Tool,
 		Reason: "arguments sha256:" + c.Digest}
-	switch {
-	case c.Refused != "":
+	if c.Refused != "" {
 		rec.Verdict = audit.Refused
 		rec.Reason = cut(c.Refused, maxReason) + "; " + rec.Reason
+	}
+	return r.m.opts.Audit.Append(rec)
+}
+
+// callEnded tells the run's log how a tool call ended.
+func (r *Run) callEnded(c gateway.Record) {
+	text := c.Server + " " + c.Tool
+	switch {
+	case c.Refused != "":
 		text += " refused: " + cut(c.Refused, maxReason)
 	case c.Failed:
 		text += " failed"
 	}
 	r.log.add("handlerd", fmt.Sprintf("%s in %v", text, c.Took.Round(time.Millisecond)))
-	return r.m.opts.Audit.Append(rec)
 }
 
 // Servers lists the MCP servers that are hosted for the run whose id begins with id.
