@@ -96,7 +96,6 @@ test("where there is no screen, the sandbox gets one of its own", async () => {
   await page.goto(origin + "/#/new?agent=demo");
   await page.getByRole("radio", { name: /Show windows on my screen/ }).check();
   await expect(page.getByText(/Your screen cannot be had/)).toBeVisible();
-  await picture("screen-choice");
   await axe();
   await page.getByRole("button", { name: "Use a screen of the sandbox’s own" }).click();
   await expect(page.getByRole("radio", { name: /A screen of the sandbox’s own/ })).toBeChecked();

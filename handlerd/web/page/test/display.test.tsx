@@ -39,6 +39,6 @@ describe("the choice of a screen", () => {
     expect(watchable({ browser: "wayland", display: "wayland" })).toEqual([]);
     expect(watchable({ browser: "vnc" })).toEqual(["display"]);
     expect(watchable({ browser: "", display: "vnc" })).toEqual(["display"]);
-    expect(watchable({ browser: "guarded", display: "vnc" })).toEqual(["display"]);
+    expect(watchable({ browser: "guarded", display: "vnc" })).toEqual(["browser", "display"]);
   });
 });

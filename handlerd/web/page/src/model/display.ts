@@ -37,6 +37,7 @@ export const screenWords: Record<Screen, string> = {
 export function watchable(r: { browser: string; display?: string } | undefined): ("browser" | "display")[] {
   if (!r) return [];
   const out: ("browser" | "display")[] = [];
+  if (r.browser === "guarded") out.push("browser");
   if (r.browser === "vnc" || r.display === "vnc") out.push("display");
   return out;
 }

@@ -110,6 +110,7 @@ export interface Field {
   kind: "text" | "number" | "flag" | "choice" | "list" | "pairs";
   choices?: [value: string, label: string][];
   place?: string; // an example
+  usual?: boolean; // of a flag: it is on where nothing is said
 }
 
 const f = (path: string, label: string, kind: Field["kind"], about: string, more: Partial<Field> = {}): Field => ({ path: path.split("."), label, kind, about, ...more });
@@ -128,6 +129,7 @@ export const network: Field[] = [
 export const browser: Field[] = [
   f("browser.network", "Pages may come from", "choice", "Of the guarded browser, which handlerd serves and which runs in a sandbox of its own.", { choices: [["", "every public host"], ["rules", "the network rules above"]] }),
   f("browser.read_only", "Pages are read and never acted on", "flag", "Clicking and typing is refused without a question."),
+  f("browser.view", "It can be watched", "flag", "It gets a screen of its own, which takes 50 MB.", { usual: true }),
   f("browser.lifetime", "Life in unattended runs", "text", "How long a browser lives where nobody is there; at most 15m.", { place: "5m" }),
   f("browser.search", "Search page", "text", "The address that browser_search opens, with %s in place of the words.", { place: "https://search.example.org/?q=%s" }),
   f("browser.limits.memory", "Memory of its sandbox", "text", "More ends it, and the next call starts a new one.", { place: "2GiB" }),

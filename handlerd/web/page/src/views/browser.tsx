@@ -14,7 +14,6 @@ import { Ended, Live, NotLive } from "./watch.tsx";
 const words: Record<string, string> = {
   wayland: "Its windows are on your own screen.",
   headless: "It has no windows; what the agent saw last stands here.",
-  guarded: "It is guarded by Handler and runs in a sandbox of its own.",
 };
 
 // Browser shows that of s.
@@ -34,9 +33,9 @@ export function Browser({ s, followed }: { s: Session; followed: Followed }) {
           {can.map((w) => <button key={w} class="small" aria-pressed={w === what} onClick={() => setWhich(w)}>{w === "browser" ? "Guarded browser" : "The sandbox’s screen"}</button>)}
         </p>
       ) : null}
-      {r && what ? <Live key={`${r.id} ${what}`} run={r.id} agent={s.agent} what={what} news={followed.version.value} /> : null}
+      {r && what ? <Live key={`${r.id} ${what}`} run={r.id} agent={s.agent} what={what} news={followed.version.value} hands={false} /> : null}
       {!s.run && had.current ? <Ended what={had.current} /> : null}
-      {r?.browser && words[r.browser] && what !== "display" ? <p class="dim">{words[r.browser]}</p> : null}
+      {r?.browser && words[r.browser] && !what ? <p class="dim">{words[r.browser]}</p> : null}
       {last ? <figure class="last"><Shot src={last.src} alt="what the agent saw last" type={last.type} bytes={last.bytes} /><figcaption class="dim">what the agent saw last</figcaption></figure> : null}
       {r && !what && r.browser !== "wayland" && r.display !== "wayland" ? <NotLive agent={s.agent} file={agents.value.some((a) => a.name === s.agent && a.file)} /> : null}
       {!r && !last && !had.current ? <Empty title="Nothing to see yet"><p>When {s.agent} opens a page in its browser, it can be watched here.</p></Empty> : null}

@@ -31,7 +31,7 @@ export function One({ form, f }: { form: Form; f: Field }) {
   const usual = words(at(form.defaults, f.path));
   const about = <small id={id + "-a"}>{f.about}{usual && f.kind !== "choice" ? ` Default: ${usual}.` : ""}</small>;
   const set = (x: Value) => form.set(f.path, x);
-  if (f.kind === "flag") return <Switch on={v === true} set={(on) => set(on ? true : undefined)} label={f.label}>{f.about}</Switch>;
+  if (f.kind === "flag") return <Switch on={typeof v === "boolean" ? v : f.usual === true} set={(on) => set(on === (f.usual === true) ? undefined : on)} label={f.label}>{f.about}{f.usual ? " Default: on." : ""}</Switch>;
   return (
     <div class="field">
       <label for={id}>{f.label}</label>

@@ -7,7 +7,7 @@ import { Watch, type Watched } from "../model/watch.ts";
 import { left } from "../model/words.ts";
 import { said } from "../state.ts";
 import { ArtifactChip } from "../ui/artifact.tsx";
-import { Dialog, Empty, Failure, Icon } from "../ui/basics.tsx";
+import { Dialog, Empty, Failure, Icon, Remedy } from "../ui/basics.tsx";
 
 type What = ViewRequest["what"];
 const hiddenFor = 30_000; // a page that nobody sees gives its picture back after this
@@ -20,12 +20,13 @@ interface Props {
   agent: string;
   what: What;
   news: number; // changes with the conversation
+  hands: boolean; // the browser can be taken over
 }
 
 const lookAgain = 3_000; // between two looks whether the agent has opened its browser
 
 // Live shows what of a run, and what can be done with it.
-export function Live({ run, agent, what, news }: Props) {
+export function Live({ run, agent, what, news, hands }: Props) {
   const [taken, setTaken] = useState<Takeover | null>(null);
   const [asks, setAsks] = useState(false);
   const [note, setNote] = useState("");
@@ -50,9 +51,8 @@ export function Live({ run, agent, what, news }: Props) {
   const shut = useShut(what === "browser" && !taken, state, news, again);
   return (
     <>
-      {shut ? <Empty title="The browser is not open"><p>It opens with the first page that {agent} looks at, and can be watched from then on.</p></Empty> : null}
-      {shut && note ? <p class="notice" role="status">{note}</p> : null}
-      <figure class={`watch${taken ? " taken" : ""}`} ref={frame} hidden={shut}>
+      {shut ? <Empty title="No live picture"><p>{shut.message}</p>{/^handler /.test(shut.hint) ? <Remedy text={shut.hint} /> : null}{note ? <p class="notice" role="status">{note}</p> : null}</Empty> : null}
+      <figure class={`watch${taken ? " taken" : ""}`} ref={frame} hidden={shut !== null}>
         <p class="watch-state" role="status"><StateWords state={state} taken={taken !== null} what={what} /></p>
         <div class={`glass${live ? "" : " waiting"}${taken ? "" : " only"}`} ref={box} onKeyDownCapture={(e) => {
           if (!taken || e.key !== "Escape" || !e.shiftKey) return;
@@ -64,14 +64,14 @@ export function Live({ run, agent, what, news }: Props) {
         {taken ? <Mine taken={taken} agent={agent} box={box.current} giveBack={() => void giveBack()} use={() => screen.current?.focus()} live={live} /> : null}
         {state.is === "refused" || state.is === "failed" ? <Failure err={state.problem} title="The picture cannot be shown" retry={again} /> : null}
         <div class="row">
-          {what === "browser" && !taken ? <button class="small" disabled={!live} onClick={() => setAsks(true)}>Take over</button> : null}
+          {hands && !taken ? <button class="small" disabled={!live} onClick={() => setAsks(true)}>Take over</button> : null}
           <Whole frame={frame} disabled={!live} />
           <Still run={run} what={what} disabled={!live} />
         </div>
         {note && !taken ? <p class="notice" role="status">{note}</p> : null}
         {taken ? null : (
           <figcaption class="dim small">
-            {what === "display" ? <b>The agent shares this display; you watch only.</b> : <b>You watch only, until you take over.</b>} {says}
+            {what === "display" ? <b>The agent shares this display; you watch only.</b> : hands ? <b>You watch only, until you take over.</b> : <b>You watch only.</b>} {says}
           </figcaption>
         )}
         {asks ? <AskTakeover run={run} agent={agent} close={() => setAsks(false)} take={(t) => { setAsks(false); setNote(""); setTaken(t); }} /> : null}
@@ -119,15 +119,15 @@ function useWatch(box: { current: HTMLDivElement | null }, run: string, agent: s
   return { state, says, screen, again: () => (taken ? over("") : watch.current?.again()) };
 }
 
-// useShut tells that the guarded browser is not open: it is there from the agent's first page until it has been idle. What
+// useShut tells why there is no guarded browser to see: it is there from the agent's first page until it has been idle. What
 // the agent does tells when to look again.
-function useShut(can: boolean, state: Watched, news: number, again: () => void): boolean {
-  const [shut, setShut] = useState(false);
+function useShut(can: boolean, state: Watched, news: number, again: () => void): Problem | null {
+  const [shut, setShut] = useState<Problem | null>(null);
   const looked = useRef({ at: 0, news: -1 });
-  const not = can && (state.is === "ended" || (state.is === "failed" && state.early));
+  const not = can && state.is === "failed" && state.early;
   useEffect(() => {
-    if (not) setShut(true);
-    else if (state.is !== "opening") setShut(false);
+    if (not) setShut(state.problem);
+    else if (state.is !== "opening") setShut(null);
   }, [not, state.is]);
   useEffect(() => {
     if (!not || looked.current.news === news) return;
