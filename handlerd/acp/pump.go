@@ -228,6 +228,9 @@ func (r *Relay) response(ctx context.Context, from Side, m Message, buf *buffer)
 	if r.ownAnswer(from, m) {
 		return false
 	}
+	if from == Agent && r.over() != nil {
+		return false // the last words of one that is being killed: its client is told why instead
+	}
 	c, ok := r.sides[from.other()].pending.take(m.Key)
 	if c.answered {
 		return false // too late; Handler has answered in its place

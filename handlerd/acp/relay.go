@@ -58,6 +58,8 @@ type Relay struct {
 	o     Options
 	sides [2]*side
 
+	over func() error // of Run's context: whether somebody has ended it
+
 	clientGone atomic.Bool   // the client says nothing more: its requests' answers still go to it
 	told       chan struct{} // closed when a client's request was answered with the agent's end
 	tellOnce   sync.Once     // of told
@@ -134,6 +136,7 @@ func NewRelay(o Options) *Relay {
 // When the client is gone, its turns are cancelled, the agent's questions are answered as ACP says, and the agent's
 // input ends. When the agent is gone, everything the client waits for gets an error, and then the client's input ends.
 func (r *Relay) Run(ctx context.Context) End {
+	r.over = ctx.Err
 	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // ends when the relay is done, not when ctx is
 	defer stop()
 	var running sync.WaitGroup

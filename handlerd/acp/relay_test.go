@@ -519,6 +519,19 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
+// TestLastWords: an agent that answers while it is being killed does not take the place of the reason.
+func TestLastWords(t *testing.T) {
+	for range 100 { // which of them is first is the scheduler's
+		g := start(t, nil)
+		g.client.send(prompt)
+		g.agent.expect(prompt)
+		g.cancel(errors.New("memory limit"))
+		_, _ = io.WriteString(g.agent.conn, `{"jsonrpc":"2.0","id":"p","result":{"stopReason":"cancelled"}}`+"\n") // it may be closed
+		g.client.expect(`{"jsonrpc":"2.0","id":"p","error":{"code":-32603,"message":"the run was ended: memory limit"}}`, "")
+		g.ended(t)
+	}
+}
+
 // TestCancelledWhileBlocked: neither a client nor an agent that reads nothing keeps the relay from ending.
 func TestCancelledWhileBlocked(t *testing.T) {
 	g := start(t, nil)
