@@ -156,9 +156,5 @@ func TestManyEvents(t *testing.T) {
 	if err != nil || strings.Count(string(body), "\n") != 10_000 {
 		t.Fatalf("%d bytes, %v", len(body), err)
 	}
-	took := time.Since(began)
-	t.Logf("10,000 events, %d bytes, in %v", len(body), took)
-	if took > time.Second {
-		t.Errorf("it took %v", took)
-	}
+	t.Logf("10,000 events, %d bytes, in %v", len(body), time.Since(began)) // told, and not asserted: make bench compares
 }
