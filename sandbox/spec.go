@@ -73,7 +73,8 @@ const (
 // With DisplayVNC the guest starts a compositor of the image's (sway, without a screen) before the command, with one
 // output of Width by Height pixels; its socket is ScreenTarget. One that does not come up ends the guest with a Failed
 // frame, and the command never runs. What it shows is reached through the guest (rundir.Dir.DialScreen), which starts the
-// VNC server (wayvnc) when it is first asked, without pointer and keys. It needs Guest and RunDir.
+// VNC server (wayvnc) when it is first asked, without pointer and keys; with those, there is another one
+// (rundir.Dir.DialHands). It needs Guest and RunDir.
 type Display struct {
 	Mode          string
 	Socket        string

@@ -152,9 +152,9 @@ func (c *control) read() {
 			case c.shells <- f.Token:
 			default: // the daemon asks for more than it allows; its request runs out of time
 			}
-		case f.Kind == guestwire.Dial || f.Kind == guestwire.Screen:
+		case f.Kind == guestwire.Dial || f.Kind == guestwire.Screen || f.Kind == guestwire.Hands:
 			select {
-			case c.dials <- dialRequest{f.Token, f.Port}:
+			case c.dials <- dialRequest{f.Token, f.Port, f.Kind == guestwire.Hands}:
 			default: // likewise
 			}
 		default:

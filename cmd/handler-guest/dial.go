@@ -24,7 +24,8 @@ const (
 // A dialRequest is what the daemon asks for.
 type dialRequest struct {
 	token string
-	port  int // 0 for the display
+	port  int  // 0 for the display
+	hands bool // the display with pointer and keys
 }
 
 func (r dialRequest) String() string {
@@ -66,7 +67,7 @@ func dialFor(r dialRequest, socket string, scr *screen) error {
 	}
 	var to duplex.Conn
 	if r.port == 0 {
-		to, err = scr.dial()
+		to, err = scr.dial(r.hands)
 	} else {
 		to, err = dialLoopback(r.port)
 	}

@@ -30,6 +30,7 @@ const (
 	screenConf = "handler-screen.conf" // in the runtime folder, as are those below
 	vncSocket  = "handler-vnc.sock"
 	vncControl = "handler-vnc.ctl"
+	vncHands   = "hands-" // before their names, of the VNC server that takes pointer and keys
 )
 
 // screenConfig is the compositor's: one output of a fixed size, and every window as large as it, the newest on top. A
@@ -66,7 +67,7 @@ func (s *screenSize) Set(text string) error {
 }
 
 // A screen is a display of the sandbox's own: a compositor without a screen (sway), and once somebody wants to see it,
-// a VNC server (wayvnc). The agent has our uid: it may stop or imitate both.
+// a VNC server (wayvnc), of which those who only watch have one without input. The agent has our uid: it may stop or imitate both.
 type screen struct {
 	dir string // the runtime folder
 	env []string
@@ -229,22 +230,25 @@ func answersSync(socket string) bool {
 	return err == nil
 }
 
-// dial connects to the VNC server, which is started where none answers.
-func (s *screen) dial() (duplex.Conn, error) {
+// dial connects to the VNC server, which is started where none answers; with hands to the one that takes pointer and keys.
+func (s *screen) dial(hands bool) (duplex.Conn, error) {
 	if s == nil {
 		return nil, errors.New("this sandbox has no display of its own")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path := filepath.Join(s.dir, vncSocket)
+	prefix, input := "", []string{"--disable-input"}
+	if hands {
+		prefix, input = vncHands, nil
+	}
+	path, control := filepath.Join(s.dir, prefix+vncSocket), filepath.Join(s.dir, prefix+vncControl)
 	if c, err := dialUnix(path); err == nil {
 		return c, nil
 	}
-	for _, name := range []string{vncSocket, vncControl} { // of one that was killed
-		_ = os.Remove(filepath.Join(s.dir, name))
+	for _, name := range []string{path, control} { // of one that was killed
+		_ = os.Remove(name)
 	}
-	p, err := s.spawn("wayvnc", "--unix-socket", "--disable-input", "--render-cursor", "--max-fps=30",
-		"--socket="+filepath.Join(s.dir, vncControl), path)
+	p, err := s.spawn(append(append([]string{"wayvnc", "--unix-socket", "--render-cursor", "--max-fps=30", "--socket=" + control}, input...), path)...)
 	if err != nil {
 		return nil, err
 	}

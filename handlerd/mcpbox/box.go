@@ -89,6 +89,9 @@ func (b *Box) OpenShell(ctx context.Context) (net.Conn, error) { return b.dir.Op
 // DialScreen connects to the VNC server of the display that the box has to itself (Spec.Sandbox.Display).
 func (b *Box) DialScreen(ctx context.Context) (net.Conn, error) { return b.dir.DialScreen(ctx) }
 
+// DialHands is DialScreen with pointer and keys.
+func (b *Box) DialHands(ctx context.Context) (net.Conn, error) { return b.dir.DialHands(ctx) }
+
 // CutNetwork closes what is open to the network and answers every further request with v, until AllowNetwork.
 func (b *Box) CutNetwork(v policy.Verdict) { b.egress.Pause(v) }
 

@@ -13,8 +13,9 @@
 //	                shell    token              make a connection to shell.sock and say this on it (shell.go)
 //	                dial     token port         the same, then join it to this port of the sandbox's loopback
 //	                screen   token              the same, then join it to the VNC server of the sandbox's own display
+//	                hands    token              the same, of a VNC server that takes pointer and keys
 //
-// A connection that a dial or screen frame asked for begins as a shell's does, with a ShellToken frame; then the guest says
+// A connection that a dial, screen or hands frame asked for begins as a shell's does, with a ShellToken frame; then the guest says
 // ShellStarted, behind which the port's or the server's own bytes go both ways, or ShellFailed and why.
 //
 // The agent has the guest's uid and may imitate it, so the host trusts nothing of this: it parses strictly, bounds

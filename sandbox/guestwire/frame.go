@@ -36,6 +36,7 @@ const (
 	Shell   = "shell"
 	Dial    = "dial"
 	Screen  = "screen"
+	Hands   = "hands"
 )
 
 // ErrFrameTooLong says that a line had more than MaxFrame bytes.
@@ -51,7 +52,7 @@ type Frame struct {
 	Code    int    // exit; 0 to 255, 128 + the signal's number when a signal ended the command
 	Signal  string // exit: what ended the command, or ""; signal: what to send
 	Text    string // failed
-	Token   string // shell, dial, screen: what the guest says on the connection it makes; letters and digits, at most 64
+	Token   string // shell, dial, screen, hands: what the guest says on the connection it makes; letters and digits, at most 64
 	Port    int    // dial: of the sandbox's loopback; 1 to 65535
 }
 
@@ -75,7 +76,7 @@ func keys(kind string) ([]string, bool) {
 		return []string{"name"}, true
 	case Written:
 		return nil, true
-	case Shell, Screen:
+	case Shell, Screen, Hands:
 		return []string{"token"}, true
 	case Dial:
 		return []string{"token", "port"}, true
@@ -171,7 +172,7 @@ func (f *Frame) check() error {
 			return errors.New("guest frame signal: unknown name")
 		}
 	case Written:
-	case Shell, Dial, Screen:
+	case Shell, Dial, Screen, Hands:
 		if f.Token == "" || len(f.Token) > maxToken || !termName(f.Token) {
 			return errors.New("guest frame " + f.Kind + ": the token is out of range")
 		}

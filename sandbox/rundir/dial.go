@@ -34,6 +34,12 @@ func (d *Dir) DialScreen(ctx context.Context) (*net.UnixConn, error) {
 	return d.dial(ctx, guestwire.Frame{Kind: guestwire.Screen})
 }
 
+// DialHands is DialScreen of a VNC server of that display which also takes pointer and keys. It is asked for where a person
+// has taken the display over, and never for one that an agent shares.
+func (d *Dir) DialHands(ctx context.Context) (*net.UnixConn, error) {
+	return d.dial(ctx, guestwire.Frame{Kind: guestwire.Hands})
+}
+
 func (d *Dir) dial(ctx context.Context, f guestwire.Frame) (*net.UnixConn, error) {
 	if err := d.awaitStarted(ctx); err != nil {
 		return nil, err
