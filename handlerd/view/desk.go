@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -37,8 +38,11 @@ type Grant struct {
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Context ends the view, with the run or the browser. Its cause is what the viewer is told.
 	Context context.Context
-	// Gone, if not nil, is called once: when the view has ended, or nobody came with the ticket.
-	Gone func()
+	// Hands lets pointer and keys pass, until none came for that long; 0: they never do.
+	Hands time.Duration
+	// Gone, if not nil, is called once: when the view has ended and nothing of it reaches the display any more, or when the
+	// ticket is good for nothing. It is told why.
+	Gone func(why error)
 }
 
 // Errors of a Desk.
@@ -46,6 +50,10 @@ var (
 	// ErrNoTicket is all that is said of a ticket that is not good: one that was never given, was used, came late, or is
 	// another login's.
 	ErrNoTicket = errors.New("there is no such ticket: it was used, came late, or is another's")
+	// ErrLate is why a ticket's Grant is gone that nobody came with in time.
+	ErrLate = errors.New("nobody came with the ticket in its time")
+	// ErrIdle is how a view with Hands ends that nobody uses.
+	ErrIdle = errors.New("nothing was done in it for too long")
 	// ErrClosed is what a Desk says that is closed.
 	ErrClosed = errors.New("handlerd is ending")
 )
@@ -102,17 +110,28 @@ func (d *Desk) Ticket(g Grant) (text string, until time.Time, err error) {
 	t := &ticket{grant: g, until: time.Now().Add(TicketTime)}
 	t.late = time.AfterFunc(TicketTime, func() {
 		if d.take(key) != nil {
-			g.gone()
+			g.gone(ErrLate)
 		}
 	})
 	d.tickets[key] = t
 	return text, t.until, nil
 }
 
-func (g *Grant) gone() {
+func (g *Grant) gone(why error) {
 	if g.Gone != nil {
-		g.Gone()
+		g.Gone(why)
 	}
+}
+
+// Revoke makes a ticket good for nothing that was not used yet, and says whether it was one.
+func (d *Desk) Revoke(text string, why error) bool {
+	t := d.take(sha256.Sum256([]byte(text)))
+	if t == nil {
+		return false
+	}
+	t.late.Stop()
+	t.grant.gone(why)
+	return true
 }
 
 // take takes a ticket out, so that it counts once; nil where there is none.
@@ -140,7 +159,7 @@ func (d *Desk) Visit(text, login string) (*Visit, error) {
 	t.late.Stop()
 	err := d.admit(t, login)
 	if err != nil {
-		t.grant.gone()
+		t.grant.gone(err)
 		return nil, err
 	}
 	return &Visit{d, t.grant}, nil
@@ -173,16 +192,16 @@ func (d *Desk) admit(t *ticket, login string) error {
 }
 
 // Abort gives a visit's place back without a viewer.
-func (v *Visit) Abort() { v.leave() }
+func (v *Visit) Abort() { v.leave(io.EOF) }
 
-func (v *Visit) leave() {
+func (v *Visit) leave(why error) {
 	d := v.desk
 	d.mu.Lock()
 	if d.viewers[v.grant.Run]--; d.viewers[v.grant.Run] <= 0 {
 		delete(d.viewers, v.grant.Run)
 	}
 	d.mu.Unlock()
-	v.grant.gone()
+	v.grant.gone(why)
 	d.wg.Done()
 }
 
@@ -230,7 +249,7 @@ func (d *Desk) Close() error {
 	d.mu.Unlock()
 	for _, t := range left {
 		t.late.Stop()
-		t.grant.gone()
+		t.grant.gone(ErrClosed)
 	}
 	d.cancel(ErrClosed)
 	d.wg.Wait()

@@ -18,7 +18,7 @@ import (
 )
 
 // grant is what a ticket of run k3f9 is good for.
-func grant(dial func(context.Context) (net.Conn, error), gone func()) Grant {
+func grant(dial func(context.Context) (net.Conn, error), gone func(error)) Grant {
 	return Grant{Run: "k3f9", What: "display", Name: "ours", Login: "ana", Dial: dial, Context: context.Background(), Gone: gone}
 }
 
@@ -28,7 +28,7 @@ func TestTickets(t *testing.T) {
 		d := NewDesk(nil)
 		var gone atomic.Int32
 		give := func(g Grant) string {
-			g.Gone = func() { gone.Add(1) }
+			g.Gone = func(error) { gone.Add(1) }
 			text, until, err := d.Ticket(g)
 			if err != nil || len(text) < 26 || time.Until(until) != TicketTime {
 				t.Fatalf("%q until %v: %v", text, until, err)
@@ -173,6 +173,12 @@ func (h *house) come(t *testing.T, ctx context.Context, dial func(context.Contex
 	t.Helper()
 	g := grant(dial, nil)
 	g.Context = ctx
+	return h.comeFor(t, g)
+}
+
+// comeFor gets a ticket for a grant, and comes with it.
+func (h *house) comeFor(t *testing.T, g Grant) *guest {
+	t.Helper()
 	text, _, err := h.Ticket(g)
 	if err != nil {
 		t.Fatal(err)
@@ -290,6 +296,9 @@ func TestLastWords(t *testing.T) {
 			g := h.come(t, ctx, dial)
 			if len(c.greeting) == len(hello()) {
 				g.greet(t)
+				if err := <-s.ready; err != nil { // else it would end with something unread
+					t.Fatal(err)
+				}
 			}
 			switch {
 			case c.cancel:

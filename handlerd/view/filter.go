@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
+	"net"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -12,13 +15,60 @@ import (
 const (
 	MaxMessagesSecond = 500 // on average
 	messageBurst      = 500
+
+	MaxHeld     = 64          // keys that one viewer holds down; further ones do not reach the display
+	releaseTime = time.Second // for the display to take that keys and buttons are let go
 )
 
-// A filter carries what a viewer says to the display's server, less what it may not: pointer, keys and clipboard.
+// A filter carries what a viewer says to the display's server, less what it may not: the clipboard, and but for one with
+// hands, pointer and keys.
 type filter struct {
 	from *bufio.Reader
 	to   io.Writer
 	pace pace
+
+	mu    sync.Mutex // held while something is said to the display
+	hands *hands     // nil for those who only watch
+	over  bool       // letGo was called
+}
+
+// hands are what a person does with a display, as far as it has to be undone at the end.
+type hands struct {
+	acted   func()
+	keys    []uint32 // that are down
+	pointer [5]byte  // its last message: buttons and place
+}
+
+// takeHold lets pointer and keys pass until letGo. acted is called at each.
+func (f *filter) takeHold(acted func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.over {
+		f.hands = &hands{acted: acted}
+	}
+}
+
+// letGo lets nothing of pointer and keys pass any more, and releases on the display what is held down. It may be called
+// while run is under way, and again.
+func (f *filter) letGo(display net.Conn) {
+	// What waits for the display to take it waits no longer.
+	_ = display.SetWriteDeadline(time.Now().Add(releaseTime))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.hands
+	f.hands, f.over = nil, true
+	if h == nil || len(h.keys) == 0 && h.pointer[0] == 0 {
+		return
+	}
+	var said []byte
+	for _, key := range h.keys {
+		said = binary.BigEndian.AppendUint32(append(said, msgKey, 0, 0, 0), key)
+	}
+	if h.pointer[0] != 0 {
+		said = append(append(said, msgPointer, 0), h.pointer[1:]...)
+	}
+	_ = display.SetWriteDeadline(time.Now().Add(releaseTime))
+	_, _ = display.Write(said) // one that does not take it is gone
 }
 
 // run passes messages on until the viewer ends, ctx does, or something is said that the filter does not know. Its error
@@ -51,11 +101,17 @@ func (f *filter) message(kind byte) error {
 		}
 		return f.say(kind, body)
 	case msgKey:
-		_, err := f.read(7)
-		return err
+		body, err := f.read(7)
+		if err != nil {
+			return err
+		}
+		return f.key(body[0] != 0, binary.BigEndian.Uint32(body[3:]))
 	case msgPointer:
-		_, err := f.read(5)
-		return err
+		body, err := f.read(5)
+		if err != nil {
+			return err
+		}
+		return f.point([5]byte(body))
 	case msgClientCutText:
 		head, err := f.read(7)
 		if err != nil {
@@ -82,8 +138,52 @@ func (f *filter) read(n int) ([]byte, error) {
 
 // say passes a message on in one write.
 func (f *filter) say(kind byte, body []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.write(kind, body)
+}
+
+// write is say with mu held.
+func (f *filter) write(kind byte, body []byte) error {
 	_, err := f.to.Write(append([]byte{kind}, body...))
 	return err
+}
+
+// key passes on that a key is down, or is let go that was.
+func (f *filter) key(down bool, key uint32) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.hands
+	if h == nil {
+		return nil
+	}
+	h.acted()
+	at := slices.Index(h.keys, key)
+	var state byte
+	switch {
+	case down && at < 0 && len(h.keys) == MaxHeld, !down && at < 0:
+		return nil
+	case down && at < 0:
+		h.keys = append(h.keys, key)
+	case !down:
+		h.keys = slices.Delete(h.keys, at, at+1)
+	}
+	if down {
+		state = 1
+	}
+	return f.write(msgKey, binary.BigEndian.AppendUint32([]byte{state, 0, 0}, key))
+}
+
+// point passes on where the pointer is and what of it is pressed.
+func (f *filter) point(body [5]byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.hands == nil {
+		return nil
+	}
+	f.hands.acted()
+	f.hands.pointer = body
+	return f.write(msgPointer, body[:])
 }
 
 func (f *filter) pixelFormat() error {

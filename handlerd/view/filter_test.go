@@ -7,8 +7,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
 	"strings"
 	"testing"
+	"time"
 )
 
 // encodings is a SetEncodings message.
@@ -122,7 +124,8 @@ func TestPace(t *testing.T) {
 	t.Error("nothing waited")
 }
 
-// FuzzFilter: whatever a viewer says, only messages for looking come out, whole.
+// FuzzFilter: whatever a viewer says, only messages for looking come out, whole; and with hands keys and pointer too, of which
+// nothing is down that is not let go at the end.
 func FuzzFilter(f *testing.F) {
 	for _, seed := range [][]byte{format, request, key, pointer, encodings(7, encodingRaw), cutText(msgClientCutText, 5, "hello")} {
 		f.Add(seed)
@@ -136,30 +139,70 @@ func FuzzFilter(f *testing.F) {
 		if err == nil {
 			t.Fatal("it ended without a reason")
 		}
-		for len(out) > 0 {
-			n := 0
-			switch out[0] {
-			case msgSetPixelFormat:
-				n = 20
-			case msgUpdateRequest:
-				n = 10
-			case msgSetEncodings:
-				if len(out) < 4 {
-					t.Fatalf("half a message: %x", out)
-				}
-				n = 4 + 4*int(binary.BigEndian.Uint16(out[2:]))
-				for at := 4; at+4 <= min(n, len(out)); at += 4 {
-					if e := int32(binary.BigEndian.Uint32(out[at:])); !passed[e] {
-						t.Fatalf("the encoding %d passed", e)
-					}
-				}
-			default:
-				t.Fatalf("a message of kind %d passed", out[0])
-			}
-			if n > len(out) {
-				t.Fatalf("half a message: %x", out)
-			}
-			out = out[n:]
+		whole(t, out, false)
+		var with bytes.Buffer
+		hands := &filter{from: bufio.NewReader(bytes.NewReader(said)), to: &with}
+		hands.takeHold(func() {})
+		_ = hands.run(context.Background())
+		var last bytes.Buffer
+		hands.letGo(heldConn{w: &last})
+		down, pressed := whole(t, append(with.Bytes(), last.Bytes()...), true)
+		if len(down) > 0 || pressed != 0 {
+			t.Fatalf("%v and %b are held down at the end", down, pressed)
 		}
 	})
+}
+
+// A heldConn is a display's connection that takes what it is told.
+type heldConn struct {
+	net.Conn
+	w io.Writer
+}
+
+func (c heldConn) Write(b []byte) (int, error)      { return c.w.Write(b) }
+func (c heldConn) SetWriteDeadline(time.Time) error { return nil }
+
+// whole fails where something else passed than whole messages of the known kinds, and gives what is down at the end.
+func whole(t *testing.T, out []byte, hands bool) (down map[uint32]bool, pressed byte) {
+	t.Helper()
+	down = map[uint32]bool{}
+	for len(out) > 0 {
+		n := 0
+		switch kind := out[0]; {
+		case kind == msgSetPixelFormat:
+			n = 20
+		case kind == msgUpdateRequest:
+			n = 10
+		case kind == msgKey && hands:
+			n = 8
+		case kind == msgPointer && hands:
+			n = 6
+		case kind == msgSetEncodings && len(out) >= 4:
+			n = 4 + 4*int(binary.BigEndian.Uint16(out[2:]))
+			for at := 4; at+4 <= min(n, len(out)); at += 4 {
+				if e := int32(binary.BigEndian.Uint32(out[at:])); !passed[e] {
+					t.Fatalf("the encoding %d passed", e)
+				}
+			}
+		default:
+			t.Fatalf("a message of kind %d passed, or half of one", kind)
+		}
+		if n > len(out) {
+			t.Fatalf("half a message: %x", out)
+		}
+		switch out[0] {
+		case msgKey:
+			key := binary.BigEndian.Uint32(out[4:])
+			if delete(down, key); out[1] != 0 {
+				down[key] = true
+			}
+			if len(down) > MaxHeld {
+				t.Fatalf("%d keys are down", len(down))
+			}
+		case msgPointer:
+			pressed = out[1]
+		}
+		out = out[n:]
+	}
+	return down, pressed
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/coder/websocket"
@@ -17,7 +18,8 @@ import (
 // Serve answers a WebSocket request with the view, until either side or the grant ends. The viewer is told why in the
 // WebSocket's last words. The request's Origin must be its Host, or there must be none.
 func (v *Visit) Serve(w http.ResponseWriter, r *http.Request) error {
-	defer v.leave()
+	why := io.EOF // what the grant is told
+	defer func() { v.leave(why) }()
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{"binary"}})
 	if err != nil {
 		return err // it was answered
@@ -40,10 +42,10 @@ func (v *Visit) Serve(w http.ResponseWriter, r *http.Request) error {
 		err = io.EOF
 	}
 	cancel(err) // where nothing came before
-	if err = context.Cause(ctx); over(err) {
+	if why = context.Cause(ctx); over(why) {
 		return nil
 	}
-	return err
+	return why
 }
 
 // lastWords are what a viewer is told at the end: at most 123 bytes.
@@ -75,7 +77,9 @@ func (v *Visit) relay(ctx context.Context, cancel context.CancelCauseFunc, ws *w
 		return err
 	}
 	defer display.Close()
-	defer context.AfterFunc(ctx, func() { display.Close() })()
+	in := &filter{from: bufio.NewReader(viewer), to: patient{display}}
+	defer in.letGo(display)
+	defer context.AfterFunc(ctx, func() { in.letGo(display); display.Close() })()
 	_ = display.SetDeadline(time.Now().Add(GreetTime))
 	s, err := greet(display)
 	if err != nil {
@@ -88,7 +92,11 @@ func (v *Visit) relay(ctx context.Context, cancel context.CancelCauseFunc, ws *w
 	if err != nil {
 		return ending(unexpected(err), badViewer)
 	}
-	in := &filter{from: bufio.NewReader(viewer), to: patient{display}}
+	if v.grant.Hands > 0 {
+		idle := time.AfterFunc(v.grant.Hands, func() { cancel(ErrIdle) })
+		defer idle.Stop()
+		in.takeHold(func() { idle.Reset(v.grant.Hands) })
+	}
 	out := &updates{from: bufio.NewReaderSize(display, relayBuffer), to: bufio.NewWriterSize(patient{viewer}, relayBuffer), screen: s}
 	// The first to end says why, and its end ends the others: by ctx.
 	var work sync.WaitGroup
@@ -99,9 +107,10 @@ func (v *Visit) relay(ctx context.Context, cancel context.CancelCauseFunc, ws *w
 	return context.Cause(ctx)
 }
 
-// over tells an end that nobody is to blame for: one between two messages, or one of our own making.
+// over tells an end that nobody is to blame for: one between two messages, one of our own making, or that the viewer closed
+// its WebSocket, with whatever status: a page that goes says none.
 func over(err error) bool {
-	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
+	return err == nil || websocket.CloseStatus(err) >= 0 || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
 }
 
 // ending says whose end it was: io.EOF where nobody is to blame, bad's error where it came in the middle of a message.
@@ -109,7 +118,7 @@ func ending(err error, bad func(string, ...any) error) error {
 	switch {
 	case over(err):
 		return io.EOF
-	case errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return bad("ended in the middle of a message")
 	}
 	return err
