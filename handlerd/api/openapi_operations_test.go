@@ -58,6 +58,7 @@ func runOperations() map[string]operation {
 		"POST " + run + "/forward":                         {says: "Open a port of a run while the connection is there; not reachable from the page", takes: types.ForwardRequest{}, upgrade: types.UpgradeForward},
 		"POST " + run + types.SubView:                      {says: "A ticket for watching the run's own display", takes: types.ViewRequest{}, gives: types.ViewTicket{}},
 		"POST " + run + types.SubStill:                     {says: "Keep a picture of the run's own display", takes: types.ViewRequest{}, gives: types.Artifact{}},
+		"POST " + run + types.SubTakeover:                  {says: "Take the run's guarded browser over, or give it back", takes: types.TakeoverRequest{}, gives: types.Takeover{}},
 		"GET " + types.PathView:                            {says: "The live view", query: []string{"ticket of a view, good once"}, upgrade: "websocket: RFB"},
 		"POST " + run + "/dial":                            {says: "Connect to such a port; not reachable from the page", takes: types.PortRequest{}, upgrade: types.UpgradeDial},
 		"POST " + run + types.SubForwards:                  {says: "Show a port of the run's sandbox in the page, at an origin of its own", takes: types.PortRequest{}, gives: types.Forwarded{}},

@@ -14,6 +14,8 @@ type Views interface {
 	// View gives a ticket to a login, and Visit uses one up.
 	View(ctx context.Context, id string, req types.ViewRequest, login string) (types.ViewTicket, error)
 	Visit(ticket, login string) (*view.Visit, error)
+	// Takeover gives the guarded browser to a login, or back.
+	Takeover(ctx context.Context, id string, on bool, login string) (types.Takeover, error)
 	// Still keeps a picture of a display.
 	Still(ctx context.Context, id string, req types.ViewRequest) (types.Artifact, error)
 }
@@ -28,6 +30,7 @@ func (s *Server) routeView(mux *http.ServeMux) {
 	}
 	mux.HandleFunc("POST "+types.PathRuns+"/{id}"+types.SubView, s.viewTicket)
 	mux.HandleFunc("POST "+types.PathRuns+"/{id}"+types.SubStill, s.viewStill)
+	mux.HandleFunc("POST "+types.PathRuns+"/{id}"+types.SubTakeover, s.viewTakeover)
 	mux.HandleFunc("GET "+types.PathView, s.view)
 }
 
@@ -38,6 +41,20 @@ func (s *Server) viewTicket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t, err := s.opts.Views.View(r.Context(), r.PathValue("id"), req, view.LoginOf(r.Context()))
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	s.answer(w, t)
+}
+
+func (s *Server) viewTakeover(w http.ResponseWriter, r *http.Request) {
+	var req types.TakeoverRequest
+	if err := readJSON(w, r, &req); err != nil {
+		s.fail(w, err)
+		return
+	}
+	t, err := s.opts.Views.Takeover(r.Context(), r.PathValue("id"), req.On, view.LoginOf(r.Context()))
 	if err != nil {
 		s.fail(w, err)
 		return

@@ -65,6 +65,7 @@ const (
 	KindRules    = "rules"    // the person changed an agent's rules
 	KindLimit    = "limit"    // a run came near a limit of its own, or was stopped at it (A.4)
 	KindShell    = "shell"    // the person opened a terminal in a run
+	KindTakeover = "takeover" // the person took the guarded browser of a run over, or it was given back; no verdict
 	KindForward  = "forward"  // the person opened a port of a run's sandbox on the host, or closed it
 	KindTool     = "tool"     // a call of a tool that handlerd serves, by its name and a digest of its arguments (F)
 	KindWeb      = "web"      // the page's door was opened or closed, a browser was logged in or out; no verdict

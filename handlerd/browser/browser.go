@@ -208,7 +208,8 @@ func (b *Browser) TurnEnded(run, id string) {
 }
 
 // TurnCancelled is TurnEnded of a turn that was cancelled: its browser is closed. Authority and network are gone when it
-// returns; who tells of it cannot wait for a browser's end, which comes meanwhile.
+// returns; who tells of it cannot wait for a browser's end, which comes meanwhile. A browser that its person has in hand
+// stays theirs.
 func (b *Browser) TurnCancelled(run, id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -230,6 +231,9 @@ func (b *Browser) turnOver(run, id string, cancelled bool) []*session {
 			continue
 		}
 		s.interrupt(errTurnOver)
+		if s.hold != nil {
+			continue // its person goes on; what the agent began is ended, and GiveBack cuts the network
+		}
 		if s.worker != nil {
 			s.worker.CutNetwork()
 		}

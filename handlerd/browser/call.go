@@ -71,6 +71,9 @@ func (i *instance) Call(ctx context.Context, c gateway.Call) (*mcp.CallToolResul
 	}
 	defer end()
 	u := &use{s: s, call: c, tool: t, policy: p}
+	if note := s.back(); note != "" {
+		u.notes = append(u.notes, note)
+	}
 	result, err := u.do(ctx)
 	if cause := context.Cause(ctx); cause != nil {
 		return asResult(cause), nil // what it did give is of a turn that is over

@@ -80,11 +80,15 @@ func (w *fakeWorker) DialScreen(context.Context) (net.Conn, error) {
 	return nil, errors.New("a fake has no screen")
 }
 
+func (w *fakeWorker) DialHands(context.Context) (net.Conn, error) {
+	return nil, errors.New("a fake takes no hands")
+}
+
 func programName(code string) string {
 	if strings.Contains(code, "handlerTab !==") {
 		return "do"
 	}
-	for name, mark := range map[string]string{"look": "handlerGuard", "facts": "aria-ref=", "focus": "*:focus", "read": "collect", "shot": "fullPage: true", "hits": "const gather"} {
+	for name, mark := range map[string]string{"look": "handlerGuard", "facts": "aria-ref=", "focus": "*:focus", "read": "whole.slice", "typed": "pages().slice(0, arg.tabs)", "shot": "fullPage: true", "hits": "const gather"} {
 		if strings.Contains(code, mark) {
 			return name
 		}
@@ -152,7 +156,7 @@ func (w *fakeWorker) Call(ctx context.Context, tool string, args any) (*mcp.Call
 
 // answer does what a tool or a program does. w.mu is held.
 func (w *fakeWorker) answer(name, args string) *mcp.CallToolResult {
-	program := slices.Contains([]string{"look", "facts", "focus", "read", "shot", "hits"}, name)
+	program := slices.Contains([]string{"look", "facts", "focus", "read", "typed", "shot", "hits"}, name)
 	if w.modal != "" && name != "browser_tabs" && name != "browser_handle_dialog" && name != "browser_file_upload" {
 		return mcp.NewToolResultError("### Error\nError: Tool \"x\" does not handle the modal state.")
 	}
@@ -239,6 +243,12 @@ func (w *fakeWorker) program(name, args string) any {
 		f := w.current.found
 		f.At = w.where()
 		return f
+	case "typed":
+		fields := slices.Clone(w.current.fields)
+		for _, tab := range w.tabs {
+			fields = append(fields, tab.fields...)
+		}
+		return map[string]any{"fields": fields}
 	case "read":
 		return map[string]any{"snapshot": w.current.tree, "title": w.current.title, "fields": w.current.fields, "at": w.where()}
 	}

@@ -34,7 +34,9 @@ func program(name string, arg any) string {
 	if err != nil { // strings, numbers, booleans and what was read from JSON
 		panic(err)
 	}
-	text := strings.NewReplacer("DESCRIBE", read("describe"), "WHERE", read("where")).Replace(read(name))
+	describe := read("describe")
+	collect := strings.Replace(read("collect"), "DESCRIBE", describe, 1)
+	text := strings.NewReplacer("DESCRIBE", describe, "WHERE", read("where"), "COLLECT", collect).Replace(read(name))
 	return strings.Replace(text, "ARGUMENT", string(b), 1) // the last: nothing in it is replaced
 }
 

@@ -34,6 +34,8 @@ type session struct {
 	holding bool // a place among Limits.Sessions is its own: from before the worker starts until it is gone
 	worker  Worker
 	window  *Window                        // of the worker; nil where it has none
+	hold    *Hold                          // of the person who has it in hand; nil where nobody has
+	handed  time.Duration                  // for how long somebody had, until the agent has been told
 	local   func(host string) http.Handler // nil without a worker
 	done    func()                         // of local; nil for none
 	since   time.Time
@@ -91,6 +93,10 @@ func (s *session) begin(ctx context.Context) (context.Context, func(), Policy, e
 		cancel(nil)
 		return nil, nil, Policy{}, noTurn()
 	}
+	if taken := s.taken(); taken != nil {
+		cancel(nil)
+		return nil, nil, Policy{}, taken
+	}
 	s.calls[&cancel] = struct{}{}
 	s.idleTime = policy.Idle
 	s.stopTimers()
@@ -121,6 +127,9 @@ func (s *session) grant() (Policy, error) {
 	if !s.b.live(s.key) || s.b.sessions[s.key] != s {
 		return Policy{}, noTurn()
 	}
+	if taken := s.taken(); taken != nil {
+		return Policy{}, taken
+	}
 	return policy, nil
 }
 
@@ -137,7 +146,7 @@ func (s *session) interrupt(cause error) {
 
 // startIdle lets the browser end when it is idle long enough. The caller holds b.mu.
 func (s *session) startIdle() {
-	if s.worker == nil {
+	if s.worker == nil || s.hold != nil {
 		return
 	}
 	idle, w := s.idleTime, s.worker
@@ -329,6 +338,7 @@ func (s *session) closeThis(w Worker, why string) {
 	if mine {
 		s.worker, s.local, s.done, s.lost = nil, nil, nil, why
 		s.closeWindow(why)
+		s.dropHold(why)
 		s.stopTimers()
 	}
 	b.mu.Unlock()

@@ -30,6 +30,15 @@ type Window struct {
 func (b *Browser) Window(run string) (*Window, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	s, err := b.windowed(run)
+	if err != nil {
+		return nil, err
+	}
+	return s.window, nil
+}
+
+// windowed is the session whose window Window gives. The caller holds mu.
+func (b *Browser) windowed(run string) (*session, error) {
 	s := b.latest(run)
 	switch {
 	case s == nil:
@@ -37,15 +46,19 @@ func (b *Browser) Window(run string) (*Window, error) {
 	case s.window == nil:
 		return nil, ErrNoWindow
 	}
-	return s.window, nil
+	return s, nil
 }
 
-// latest is the session of a run whose browser is in use, or was last; nil where none has a browser. The caller holds mu.
+// latest is the session of a run whose browser a person has in hand, else that is in use, or was last; nil where none has
+// a browser. The caller holds mu.
 func (b *Browser) latest(run string) *session {
 	var last *session
 	for _, s := range b.sessions {
 		if s.key.run != run || s.worker == nil {
 			continue
+		}
+		if s.hold != nil {
+			return s
 		}
 		if last == nil || len(s.calls) > 0 && len(last.calls) == 0 || (len(s.calls) > 0) == (len(last.calls) > 0) && s.idle.After(last.idle) {
 			last = s

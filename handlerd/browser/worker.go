@@ -32,6 +32,8 @@ type Worker interface {
 	Run(ctx context.Context, argv []string, max int64) ([]byte, error)
 	// DialScreen connects to the VNC server of the worker's own display, where WorkerSpec.Window asked for one.
 	DialScreen(ctx context.Context) (net.Conn, error)
+	// DialHands is DialScreen with mouse and keys, for a person who has taken the browser over.
+	DialHands(ctx context.Context) (net.Conn, error)
 	// CutNetwork closes the worker's connections to the proxy and refuses new ones until AllowNetwork (F.2).
 	CutNetwork()
 	// AllowNetwork undoes CutNetwork. A worker starts allowed.

@@ -84,15 +84,16 @@ type Run struct {
 	mu      sync.Mutex
 	notices []string // protected by mu
 
-	network  *liveNetwork
-	verdicts *limiter // of what the agent can have written down
-	allowed  *limiter // of the questions that were answered yes
-	calls    *limiter // of its calls of hosted tools
-	troubles troubles // of its connections
-	shells   shells
-	ports    ports
-	pictures *keeper
-	recorder *recorder
+	network   *liveNetwork
+	verdicts  *limiter // of what the agent can have written down
+	allowed   *limiter // of the questions that were answered yes
+	calls     *limiter // of its calls of hosted tools
+	troubles  troubles // of its connections
+	shells    shells
+	ports     ports
+	takeovers takeovers
+	pictures  *keeper
+	recorder  *recorder
 }
 
 func newRun(m *Manager, id string, plan *render.Plan, log *runLog) *Run {

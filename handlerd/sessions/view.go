@@ -19,6 +19,7 @@ import (
 // Windows is what the runs need to know of the guarded browser to show it (handlerd/browser).
 type Windows interface {
 	Window(run string) (*browser.Window, error)
+	TakeOver(ctx context.Context, run string) (*browser.Hold, error)
 }
 
 // A sight is something of a run that can be watched.

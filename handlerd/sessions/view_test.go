@@ -19,6 +19,8 @@ type windows struct {
 	err    error
 }
 
+func (w *windows) TakeOver(context.Context, string) (*browser.Hold, error) { return nil, w.err }
+
 func (w *windows) Window(string) (*browser.Window, error) { return w.window, w.err }
 
 // TestViewRefused: what cannot be watched says so, and what to do.

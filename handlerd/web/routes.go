@@ -77,6 +77,7 @@ func Routes() []Route {
 		{"DELETE " + types.PathRuns + "/{id}" + types.SubForwards + "/{forward}", ""},
 		{"POST " + types.PathRuns + "/{id}" + types.SubView, ""},
 		{"POST " + types.PathRuns + "/{id}" + types.SubStill, ""},
+		{"POST " + types.PathRuns + "/{id}" + types.SubTakeover, ""},
 		{"GET " + types.PathView, ""},
 		{"GET " + types.PathWeb, ""},
 		{"DELETE " + types.PathWebLogins + "/{id}", ""},

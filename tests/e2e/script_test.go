@@ -68,6 +68,8 @@ type command = func(ts *testscript.TestScript, neg bool, args []string)
 //	fetch [-host HOST] URL    a page, as a browser on the host asks for it
 //	web-login NAME [FLAG…]    handler web, and a browser that is logged in: its headers are NAME and NAME_TOKEN (see web_test.go)
 //	web-ask [-only] [-body TEXT] METHOD URL [HEADER…]  a request with exactly these headers; status, headers and body are stdout
+//	watch RUN RRGGBB [browser]  a viewer of a display, who only watches (view_test.go)
+//	hands …                   a person who takes the guarded browser over (hands_test.go)
 //	say HOST:PORT TEXT        a line over TCP, and what is answered
 //	api METHOD PATH [FILE [HEADER…]]  a request to the API; the answer is stdout (see api_test.go)
 //	api-event SESSION COND…   the next event of a session that meets every condition
@@ -156,6 +158,7 @@ type script struct {
 	known     map[string][]process // what was seen of a run, by its id
 	there     *watcher             // who is there to be asked; nil if nobody is
 	forwards  map[string]*forwarded
+	hands     *viewing         // of who has taken a browser over
 	seen      map[string]int64 // the number of the last event of a session that was waited for
 }
 
@@ -233,6 +236,7 @@ func commands() map[string]command {
 		"forward-ends": cmdForwardEnds,
 		"fetch":        cmdFetch,
 		"watch":        cmdWatch,
+		"hands":        cmdHands,
 		"say":          cmdSay,
 		"web-login":    cmdWebLogin,
 		"web-ask":      cmdWebAsk,

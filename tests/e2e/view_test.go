@@ -78,6 +78,7 @@ func (e *viewRefused) Error() string { return "refused with status " + strconv.I
 
 // A viewing is RFB over a WebSocket, as noVNC speaks it.
 type viewing struct {
+	ws            *websocket.Conn
 	conn          net.Conn
 	width, height int
 	pixels        []uint32
@@ -97,7 +98,7 @@ func openView(ctx context.Context, socket, ticket string) (*viewing, error) {
 		return nil, err
 	}
 	ws.SetReadLimit(64 << 20)
-	v := &viewing{conn: websocket.NetConn(ctx, ws, websocket.MessageBinary)}
+	v := &viewing{ws: ws, conn: websocket.NetConn(ctx, ws, websocket.MessageBinary)}
 	return v, v.greet()
 }
 

@@ -22,8 +22,18 @@ func (c *Client) Still(ctx context.Context, run, what string) (types.Artifact, e
 	return v, c.look(ctx, run, types.SubStill, what, &v)
 }
 
+// Takeover takes the guarded browser of a run over, or gives it back.
+func (c *Client) Takeover(ctx context.Context, run string, on bool) (types.Takeover, error) {
+	var v types.Takeover
+	return v, c.ofRun(ctx, run, types.SubTakeover, types.TakeoverRequest{On: on}, &v)
+}
+
 func (c *Client) look(ctx context.Context, run, sub, what string, to any) error {
-	resp, err := c.do(ctx, http.MethodPost, types.PathRuns+"/"+url.PathEscape(run)+sub, types.ViewRequest{What: what})
+	return c.ofRun(ctx, run, sub, types.ViewRequest{What: what}, to)
+}
+
+func (c *Client) ofRun(ctx context.Context, run, sub string, req, to any) error {
+	resp, err := c.do(ctx, http.MethodPost, types.PathRuns+"/"+url.PathEscape(run)+sub, req)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ export function Browser({ s, followed }: { s: Session; followed: Followed }) {
           {can.map((w) => <button key={w} class="small" aria-pressed={w === what} onClick={() => setWhich(w)}>{w === "browser" ? "Guarded browser" : "The sandbox’s screen"}</button>)}
         </p>
       ) : null}
-      {r && what ? <Live key={`${r.id} ${what}`} run={r.id} agent={s.agent} what={what} news={followed.version.value} hands={false} /> : null}
+      {r && what ? <Live key={`${r.id} ${what}`} run={r.id} agent={s.agent} what={what} news={followed.version.value} hands={what === "browser"} /> : null}
       {!s.run && had.current ? <Ended what={had.current} /> : null}
       {r?.browser && words[r.browser] && !what ? <p class="dim">{words[r.browser]}</p> : null}
       {last ? <figure class="last"><Shot src={last.src} alt="what the agent saw last" type={last.type} bytes={last.bytes} /><figcaption class="dim">what the agent saw last</figcaption></figure> : null}
