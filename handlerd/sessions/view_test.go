@@ -2,9 +2,11 @@ package sessions
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/handlerd/handler/handlerd/api/types"
 	"github.com/handlerd/handler/handlerd/browser"
@@ -17,9 +19,10 @@ import (
 type windows struct {
 	window *browser.Window
 	err    error
+	taking error // of TakeOver
 }
 
-func (w *windows) TakeOver(context.Context, string) (*browser.Hold, error) { return nil, w.err }
+func (w *windows) TakeOver(context.Context, string) (*browser.Hold, error) { return nil, w.taking }
 
 func (w *windows) Window(string) (*browser.Window, error) { return w.window, w.err }
 
@@ -82,5 +85,45 @@ func TestViewRefused(t *testing.T) {
 	}
 	if _, _, err := w.m.views.Ticket(view.Grant{}); err != view.ErrClosed {
 		t.Errorf("views outlive their manager: %v", err)
+	}
+}
+
+// TestTakeoverRefused: what cannot be taken over says so, and what to do; giving back what nobody has is no error.
+func TestTakeoverRefused(t *testing.T) {
+	w := newWorld(t, fake.Options{}, map[string]string{"web": plain})
+	r, err := w.start(t, "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	join(t, r)
+	ask := func(kind fault.Kind, says, hint string) {
+		t.Helper()
+		_, err := w.m.Takeover(t.Context(), r.ID(), true, "")
+		if err == nil || fault.Of(err).Kind != kind || !strings.Contains(err.Error(), says) || !strings.Contains(fault.Of(err).Hint, hint) {
+			t.Errorf("%v, %q", err, fault.Of(err).Hint)
+		}
+	}
+	ask(fault.Failed, "has no guarded browser", "--placement playwright=hosted")
+	played := &windows{err: browser.ErrNotOpen}
+	w.m.opts.Browser, r.browser, r.plan.Browser.View = played, types.BrowserGuarded, true
+	ask(fault.Failed, "is not open yet", "try again")
+	played.err = nil
+	played.window = &browser.Window{Context: t.Context()}
+	played.taking = &browser.TakenError{Since: time.Now().Add(-time.Minute)}
+	ask(fault.Refused, "taken over 1m0s ago", "on the page that took it over")
+	played.taking = browser.ErrNotOpen // it went in between
+	ask(fault.Failed, "just opening", "try again")
+	played.taking = errors.New("it did not answer\x1b[2J")
+	ask(fault.Failed, "it did not answer", "try again")
+	if _, err := w.m.Takeover(t.Context(), r.ID(), true, ""); strings.ContainsRune(err.Error(), '\x1b') {
+		t.Errorf("an escape in %q", err)
+	}
+	if got, err := w.m.Takeover(t.Context(), r.ID(), false, ""); err != nil || got.On || !strings.Contains(got.Says, "Nobody had") {
+		t.Errorf("given back by nobody: %+v, %v", got, err)
+	}
+	for _, on := range []bool{true, false} {
+		if _, err := w.m.Takeover(t.Context(), "none", on, ""); fault.Of(err).Kind != fault.NotFound {
+			t.Errorf("no run: %v", err)
+		}
 	}
 }
