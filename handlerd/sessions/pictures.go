@@ -19,7 +19,7 @@ import (
 	"github.com/handlerd/handler/policy/rawjson"
 )
 
-// Bounds of the pictures that are kept of what agents show (I).
+// Bounds of the pictures that are kept of what agents show, and of what persons say (I).
 const (
 	MaxPictureQueue  = 64 << 20  // bytes of one run's messages that wait to be looked at; a message always fits alone
 	MaxPictureMemory = 128 << 20 // of all runs' together
@@ -28,7 +28,7 @@ const (
 	keepTime         = 10 * time.Second
 )
 
-// A keeper keeps the pictures that a run's agent shows as artifacts, beside the relay and never in its way: a message
+// A keeper keeps the pictures that a run's agent shows, and those of its prompts, as artifacts, beside the relay and never in its way: a message
 // is only copied there. It works while it has something to do.
 type keeper struct {
 	r *Run
@@ -56,6 +56,7 @@ type keeper struct {
 type keeping struct {
 	session, name, tool string
 	line                []byte
+	prompt              bool // line is the content of a prompt, and not an update
 }
 
 func newKeeper(r *Run) *keeper {
@@ -163,8 +164,22 @@ func (k *keeper) work() {
 	}
 }
 
+// promptName is what pictures of a person's own messages are called.
+const promptName = "your message"
+
+// prompted takes the content of a prompt whose pictures are too large for its event. It is as quick as observe.
+func (k *keeper) prompted(session string, content []byte) {
+	if k.r.m.opts.Artifacts != nil && len(content) > 0 {
+		k.offer(keeping{session: session, name: promptName, line: content, prompt: true})
+	}
+}
+
 // look keeps the pictures of one message.
 func (k *keeper) look(one keeping) {
+	if one.prompt {
+		pictures.Find(one.line, func(b64 string) { k.keep(one, b64) })
+		return
+	}
 	update := rawjson.Lookup(one.line, 0, "params", "update")
 	if update < 0 {
 		return

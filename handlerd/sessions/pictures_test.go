@@ -299,3 +299,32 @@ func TestSaveTarget(t *testing.T) {
 		}
 	}
 }
+
+// TestPromptPictures: a picture of a person's message that is too large for its event is kept, once, and goes with the session;
+// a small one stays in the event.
+func TestPromptPictures(t *testing.T) {
+	r, _, _ := opened(t, types.ClientPage)
+	w := &world{m: r.m}
+	s := withStore(t, w, artifacts.Options{})
+	large := base64.StdEncoding.EncodeToString(append([]byte("GIF89a"), make([]byte, 8<<10)...))
+	for _, picture := range []string{large, gifOf(1), large} {
+		say(r.recorder, acp.Client, acp.Request, "session/prompt", "s", "2", `{"sessionId":"s","prompt":[{"type":"text","text":"look"},{"type":"image","mimeType":"image/gif","data":"`+picture+`"}]}`)
+		say(r.recorder, acp.Agent, acp.Response, "session/prompt", "s", "2", `{"stopReason":"end_turn"}`)
+	}
+	r.m.SettleArtifacts(t.Context(), "")
+	list := func() []artifacts.Artifact {
+		all, err := s.List(t.Context(), w.m.opts.Principal, artifacts.Filter{Run: r.ID()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	if all := list(); len(all) != 1 || all[0].Session != "s" || all[0].Source != promptName || all[0].Name != "your-message.gif" || all[0].Bytes != 8<<10+6 {
+		t.Errorf("kept: %+v", all)
+	}
+	r.observe(acp.Event{Kind: acp.SessionClosed, Session: "s", Method: "session/delete"})
+	r.m.SettleArtifacts(t.Context(), "")
+	if all := list(); len(all) > 0 {
+		t.Errorf("left: %+v", all)
+	}
+}

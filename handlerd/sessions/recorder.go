@@ -291,7 +291,8 @@ func (c *recorder) prompt(m acp.Carried) {
 	c.current = m.Session
 	c.mu.Unlock()
 	data := types.EventPromptData{Content: json.RawMessage("[]")}
-	if content := at(m.Body, "prompt"); content != nil {
+	content := at(m.Body, "prompt")
+	if content != nil {
 		short := history.Shorten(content, history.MaxEventBytes-1024)
 		data.Content, data.Cut = bytes.Clone(short), len(short) != len(content)
 	}
@@ -300,6 +301,9 @@ func (c *recorder) prompt(m acp.Carried) {
 		// Whether it could be written down is the history's to say, and no reason to keep it from the agent.
 		_, _ = c.store.Append(ctx, s.id, types.EventPrompt, "", data)
 	})
+	if data.Cut {
+		c.r.pictures.prompted(m.Session, content)
+	}
 	c.store.Note(s.id, func(v *types.Session) { v.Turn = "working" })
 	c.store.Queue(s.id, types.EventTurn, "", types.EventTurnData{State: "started"})
 }
