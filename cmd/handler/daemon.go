@@ -29,6 +29,10 @@ func (u *ui) connect(ctx context.Context) (*client.Client, dirs.Dirs, error) {
 	}
 	c := client.New(d.Socket())
 	v, err := c.Version(ctx)
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) {
+		// It was ending as it took the connection, such as one that was killed: whether another is there is seen now.
+		v, err = c.Version(ctx)
+	}
 	switch {
 	case err == nil && v.Version != version && v.Busy == 0:
 		// One that an update left, with nothing to do: its guest and agents are gone from the disk or are new.
